@@ -43,7 +43,7 @@ def test_what_is_new_in_every_session_is_learnt_once(here: Path, type_in: Type) 
 
 
 def test_a_session_of_nobody_is_left_alone_and_told(here: Path, type_in: Type) -> None:
-    assert "1 sessions are nobody's" in type_in("learn", *REPEATING).out
+    assert "1 session is nobody's" in type_in("learn", *REPEATING).out
     assert type_in("learn", *REPEATING, "--user", "u1", "--json").json["messages"] == 20
 
 

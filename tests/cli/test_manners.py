@@ -22,7 +22,21 @@ from tests.cli.conftest import Type
 from tests.compat.aos_samples import old_folder
 
 ROOT = Path(__file__).parents[2]
-DESTRUCTIVE = ["runs erase scraper --reason x", "sessions delete support", "threads delete errands"]
+DESTRUCTIVE = [
+    "runs erase scraper --reason x",
+    "sessions delete support",
+    "threads delete errands",
+    "threads sweep --idle-seconds 0",
+    "memories revoke feed",
+]
+UNCHOSEN = {
+    "memories erase": "--memory, --user, --project or --source",
+    "memories erase --memory m --user u": "--memory, --user, --project or --source",
+    "sessions erase support": "--message, --before or --all",
+    "sessions erase support --all --before m": "--all",
+    "threads erase errands": "--start, --stop or --before",
+    "memories consolidate --model tests.cli.program:unmoved": "--user, --project or --everybody",
+}
 
 
 def process(*args: str, **more: Any) -> subprocess.Popen[str]:
@@ -47,12 +61,27 @@ def test_what_is_not_confirmed_does_not_happen(
         assert ctx.runs.get("scraper").working_set.objective
         assert ctx.sessions.get("support").info().messages == 20
         assert ctx.threads.get("errands").length() == 5
+        assert ctx.memories.add("a flood is near", source_refs=["feed"]).status == "active"
 
 
 @pytest.mark.parametrize("command", DESTRUCTIVE)
 def test_a_yes_is_enough(command: str, here: Path, type_in: Type, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
     assert type_in(*command.split()).code == 0
+
+
+@pytest.mark.parametrize("command", DESTRUCTIVE)
+def test_a_yes_can_be_said_in_advance(command: str, here: Path, type_in: Type, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(""))
+    assert type_in(*command.split(), "--yes").code == 0
+
+
+@pytest.mark.parametrize("command", UNCHOSEN)
+def test_nothing_is_asked_about_what_was_not_chosen(command: str, here: Path, type_in: Type) -> None:
+    typed = type_in(*command.split())
+    assert typed.code == 2
+    assert UNCHOSEN[command] in typed.err
+    assert "?" not in typed.err
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import strongroom
-from tests.cli.conftest import Type
+from tests.cli.conftest import Type, memory_id
 
 
 @pytest.mark.parametrize(
@@ -142,6 +142,20 @@ def test_a_search_that_found_nothing_says_when_nobody_was_named(here: Path, type
 @pytest.mark.parametrize("where", ["nonsense", "[1]", '{"a": {"near": 1}}'])
 def test_a_condition_that_is_none_is_refused(here: Path, type_in: Type, where: str) -> None:
     assert type_in("memories", "list", "--where", where).code in (1, 2)
+
+
+def test_metadata_that_is_no_json_is_called_by_its_option(here: Path, type_in: Type) -> None:
+    assert "--metadata takes JSON" in type_in("memories", "add", "likes tea", "--metadata", '{"a":').err
+
+
+def test_a_list_of_more_than_what_is_active_says_what_is(here: Path, type_in: Type) -> None:
+    type_in("memories", "delete", memory_id(here))
+    told = type_in("memories", "list", "--status", "any").out
+    assert "status" in told and "deprecated" in told
+
+
+def test_a_list_of_what_is_active_does_not_say_so(here: Path, type_in: Type) -> None:
+    assert "active" not in type_in("memories", "list").out
 
 
 def test_an_erasure_that_is_not_confirmed_changes_nothing(

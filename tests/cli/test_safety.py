@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import strongroom
-from strongroom.cli.output import brief, clean, hide_secrets
+from strongroom.cli.output import brief, clean, hide_secrets, many
 from tests.cli.commands import CASES
 from tests.cli.conftest import HOSTILE, Type, memory_id
 
@@ -71,6 +71,14 @@ def test_clean_text_stays_as_it_is() -> None:
 def test_a_brief_is_one_short_line() -> None:
     assert brief("a\n b\t c") == "a b c"
     assert brief("word " * 1000, 20) == "word word word word…"
+
+
+@pytest.mark.parametrize(
+    ("count", "what", "told"),
+    [(0, "memory", "0 memories"), (1, "memory", "1 memory"), (2, "batch", "2 batches"), (1_000, "slot", "1,000 slots")],
+)
+def test_one_is_not_called_several(count: int, what: str, told: str) -> None:
+    assert many(count, what) == told
 
 
 def texts(value: object) -> list[str]:

@@ -11,6 +11,7 @@ from strongroom.cli.output import (
     brief,
     confirm,
     done,
+    many,
     moment,
     not_complete,
     page,
@@ -105,7 +106,7 @@ def rename_file(path: str, to: str) -> None:
     """Move a file, or a folder with all in it."""
     with context() as ctx:
         count = ctx.files.rename(path, to)
-    done({"files": count}, "moved: {} to {} ({} files)", path, to, count)
+    done({"files": count}, "moved: {} to {} ({})", path, to, many(count, "file"))
 
 
 @files.command("delete")
@@ -115,7 +116,7 @@ def delete_file(path: str, recursive: bool) -> None:
     """Delete a file. Its history stays, and `restore` brings it back."""
     with context() as ctx:
         count = ctx.files.delete(path, recursive=recursive)
-    done({"files": count}, "deleted: {} ({} files)", path, count)
+    done({"files": count}, "deleted: {} ({})", path, many(count, "file"))
 
 
 @files.command("erase")
@@ -127,7 +128,7 @@ def erase_file(path: str, yes: bool) -> None:
         confirm(f"Erase every version of {path!r} for good?", yes=yes)
         told = ctx.files.erase(path)
     on = f"; files that were once there and moved on still stand: {', '.join(told.elsewhere)}" if told.elsewhere else ""
-    done(told, "erased: {}, {} versions{}", path, told.versions, on)
+    done(told, "erased: {}, {}{}", path, many(told.versions, "version"), on)
 
 
 @files.command("search")

@@ -18,7 +18,7 @@ import click
 from msgspec import Struct
 
 from strongroom.blocking import Context
-from strongroom.cli.output import as_json, as_json_line, complain, say, wants_json
+from strongroom.cli.output import as_json, as_json_line, complain, many, say, wants_json
 from strongroom.cli.root import Command, Count, cli, context, suggest
 from strongroom.errors import REFUSING, InvalidInput, NotFound, StrongroomError, Unavailable
 from strongroom.models import Model, named
@@ -124,6 +124,8 @@ def consolidate(model: str, everybody: bool, newest: bool, limit: int, **whose: 
 
     MODEL is named as for `strongroom learn`. What it suggests waits for a review.
     """
+    if not everybody and not any(whose[name] for name in OWNERS):
+        raise click.UsageError("say whose memories: --user, --project or --everybody")
     options, made, after = _options(model, everybody, whose), Pass(batches=[], refused=[]), None
     with context() as ctx:
         while True:
@@ -137,7 +139,8 @@ def consolidate(model: str, everybody: bool, newest: bool, limit: int, **whose: 
     if wants_json():
         as_json(made)
         return
-    say("looked at {} memories, asked about {} groups: {} proposals", made.memories, made.groups, made.proposals)
+    say("looked at {}, asked about {}: {}", many(made.memories, "memory"), many(made.groups, "group"),
+        many(made.proposals, "proposal"))  # fmt: skip
     _tell_refused(made.refused)
 
 
@@ -222,11 +225,12 @@ def _tell(made: Round, *, line: bool = False) -> None:
     if wants_json():
         (as_json_line if line else as_json)(made)
         return
-    say("learnt from {} messages of {} sessions: {} proposals", made.messages, made.sessions, made.proposals)
+    say("learnt from {} of {}: {}", many(made.messages, "message"), many(made.sessions, "session"),
+        many(made.proposals, "proposal"))  # fmt: skip
     _tell_refused(made.refused)
     if made.unowned and not line:
-        say("[dim]{} sessions are nobody's; say whose the memories are with --user, --project or --everybody[/]",
-            made.unowned)  # fmt: skip
+        say("[dim]{} nobody's; say whose the memories are with --user, --project or --everybody[/]",
+            f"{many(made.unowned, 'session')} {'is' if made.unowned == 1 else 'are'}")  # fmt: skip
 
 
 def _tell_refused(refused: Sequence[str]) -> None:

@@ -15,6 +15,7 @@ from strongroom.cli.output import (
     confirm,
     done,
     facts,
+    many,
     moment,
     not_complete,
     page,
@@ -45,13 +46,13 @@ for _command in (*reviewing.COMMANDS, learning.consolidate):
     memories.add_command(_command)
 
 
-def _condition(text: str | None) -> dict[str, Any] | None:
+def _object(text: str | None, option: str) -> dict[str, Any] | None:
     if text is None:
         return None
     try:
         found: dict[str, Any] = json.loads(text)
     except (ValueError, RecursionError):
-        raise click.BadParameter(f"--where takes JSON, not {text!r:.60}") from None
+        raise click.BadParameter(f"{option} takes JSON, not {text!r:.60}") from None
     return found
 
 
@@ -89,7 +90,9 @@ def add_memory(
     """Remember something. A store that is not there is created."""
     fields |= {"rationale": _why(rationale, "added in a terminal", proposer)}
     with context(create=True) as ctx:
-        _wrote(ctx.memories.add(content, type=kind, metadata=_condition(metadata), **fields, **_as(proposer)))
+        _wrote(
+            ctx.memories.add(content, type=kind, metadata=_object(metadata, "--metadata"), **fields, **_as(proposer))
+        )
 
 
 @memories.command("list")
@@ -104,18 +107,17 @@ def add_memory(
 def list_memories(status: Any, where: str | None, **filters: Any) -> None:
     """List memories: those of everybody, and of whom you name."""
     with context() as ctx:
-        found = ctx.memories.list(status=None if status == "any" else status, where=_condition(where), **filters)
+        found = ctx.memories.list(
+            status=None if status == "any" else status, where=_object(where, "--where"), **filters
+        )
+    told = status != "active"
     rows = [
-        (one.id, one.type, owner(one), moment(one.told_at), ", ".join(one.tags), brief(one.content)) for one in found
-    ]
-    page(
-        "memories",
-        list(found),
-        ["memory", "type", "whose", "time (UTC)", "tags", "content"],
-        rows,
-        found.next,
-        found.damaged,
-    )
+        (one.id, *([styled(one.status)] if told else []), one.type, owner(one), moment(one.told_at),
+         ", ".join(one.tags), brief(one.content))
+        for one in found
+    ]  # fmt: skip
+    columns = ["memory", *(["status"] if told else []), "type", "whose", "time (UTC)", "tags", "content"]
+    page("memories", list(found), columns, rows, found.next, found.damaged)
     if not found and not wants_json():
         _nobody(filters)
 
@@ -153,7 +155,7 @@ def show_memory(memory_id: str) -> None:
 def search_memories(query: str, k: int, kind: Any, where: str | None, **filters: Any) -> None:
     """Find active memories by their words."""
     with context() as ctx:
-        hits = ctx.memories.search(query, k, type=kind, where=_condition(where), **filters)
+        hits = ctx.memories.search(query, k, type=kind, where=_object(where, "--where"), **filters)
     if wants_json():
         as_json({"hits": list(hits), "degraded": hits.degraded})
         return
@@ -202,11 +204,13 @@ def delete_memory(memory_id: str, reason: str | None, proposer: str | None) -> N
 @click.argument("source_ref")
 @click.option("--by", default=me, show_default="login name", help="Who says so.")
 @click.option("--reason", default="", help="Why.")
-def revoke_source(source_ref: str, by: str, reason: str) -> None:
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def revoke_source(source_ref: str, by: str, reason: str, yes: bool) -> None:
     """Stop believing a source: what was derived from it is found no more."""
     with context() as ctx:
+        confirm(f"Stop believing {source_ref!r}, and end what was derived from it, for good?", yes=yes)
         made = ctx.memories.revoke(source_ref=source_ref, by=by, reason=reason)
-    done(made, "revoked: {} memories of {}", made.memories, source_ref)
+    done(made, "revoked: {} of {}", many(made.memories, "memory"), source_ref)
 
 
 @memories.command("erase")
@@ -220,11 +224,16 @@ def revoke_source(source_ref: str, by: str, reason: str) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def erase_memories(yes: bool, by: str, reason: str, derived: bool, **target: Any) -> None:
     """Leave nothing of memories but that they were erased."""
-    named = ", ".join(f"{name.removesuffix('_id')} {value}" for name, value in target.items() if value is not None)
+    chosen = [name for name, value in target.items() if value is not None]
+    if len(chosen) != 1 and chosen != ["user_id", "project_id"]:
+        raise click.UsageError(
+            "say which memories to erase: one of --memory, --user, --project or --source, or a --user in a --project"
+        )
+    named = ", ".join(f"{name.removesuffix('_id').removesuffix('_ref')} {target[name]}" for name in chosen)
     with context() as ctx:
-        confirm(f"Erase memories for good ({named or 'of nobody'})?", yes=yes)
+        confirm(f"Erase memories for good ({named})?", yes=yes)
         made = ctx.memories.erase(**target, derived=derived, by=by, reason=reason)
-    done(made, "erased: {} memories, {} batches{}{}", len(made.memories), made.batches,
+    done(made, "erased: {}, {}{}{}", many(len(made.memories), "memory"), many(made.batches, "batch"),
          f"; still there, derived from them: {', '.join(made.derived)}" if made.derived else "",
          "" if made.complete else f"; the files are not clean yet: {made.pending}")  # fmt: skip
 
@@ -244,9 +253,10 @@ def erase_person(user_id: str, by: str, reason: str, yes: bool) -> None:
         made = ctx.erase(user_id=user_id, by=by, reason=reason)
     waits = "" if made.complete else f"; not clean yet: {made.pending}"
     if made.found:
-        done(made, "erased: {} sessions with {} messages, {} memories, {} batches, {} runs{}{}{}",
-             made.sessions, made.messages, len(made.memories), made.batches, made.runs,
-             f", {made.beside} things of adapters" if made.beside else "",
+        done(made, "erased: {} with {}, {}, {}, {}{}{}{}",
+             many(made.sessions, "session"), many(made.messages, "message"), many(len(made.memories), "memory"),
+             many(made.batches, "batch"), many(made.runs, "run"),
+             f", {many(made.beside, 'thing')} of adapters" if made.beside else "",
              f"; still there, derived from them: {', '.join(made.derived)}" if made.derived else "", waits)  # fmt: skip
     else:
         done(made, "nothing of user {} was found: no sessions, memories or runs{}", user_id, waits)

@@ -256,9 +256,16 @@ def secret(variable: str, what: str, *, confirm: bool = False) -> Secret:
     return asked
 
 
+def many(count: int, what: str) -> str:
+    """Return how many there are of something, which is named as one of it."""
+    more = f"{what[:-1]}ies" if what.endswith("y") else f"{what}es" if what.endswith("ch") else f"{what}s"
+    return f"{count:,} {what if count == 1 else more}"
+
+
 def holds(counted: Any) -> str:
     """Return how much a store holds, in the words of every command that counts it. What was deleted is none of it."""
-    told = f"{counted.documents:,} documents, {counted.streams:,} streams, {counted.records:,} records"
+    sizes = {"document": counted.documents, "stream": counted.streams, "record": counted.records}
+    told = ", ".join(many(count, what) for what, count in sizes.items())
     return f"{told}; tombstones of {counted.tombstones:,} deleted" if counted.tombstones else told
 
 

@@ -11,7 +11,7 @@ import click
 import msgspec
 
 from strongroom.blocking import Context
-from strongroom.cli.output import as_json, brief, clean, done, moment, not_complete, say, wants_json, whole
+from strongroom.cli.output import as_json, brief, clean, done, many, moment, not_complete, say, wants_json, whole
 from strongroom.cli.root import Command, Count, argument, cli, context, me
 from strongroom.errors import CommitUnknown, StrongroomError
 from strongroom.services.memories.requests import besides
@@ -106,7 +106,7 @@ def commit_batch(batch_id: str, reviewer: str, left_out: tuple[str, ...], edited
     reworded = dict(_place(text, "say which and how, as in --edit '0=lives in Rome'") for text in edited)
     with context() as ctx:
         made = ctx.memories.commit(batch_id, reviewer=reviewer, reject=rejected, edit=reworded)
-    done(made, "committed: {} memories, {} ended, {} known already", len(made.memory_ids), len(made.ended_ids),
+    done(made, "committed: {}, {} ended, {} known already", many(len(made.memory_ids), "memory"), len(made.ended_ids),
          len(made.duplicate_ids))  # fmt: skip
 
 

@@ -21,6 +21,7 @@ from strongroom.cli.output import (
     confirm,
     done,
     facts,
+    many,
     moment,
     page,
     say,
@@ -97,7 +98,7 @@ def show_run(run_id: str, seq: int | None) -> None:
             "artifacts": [f"{item.id}  {item.type}  {brief(item.path)}" for item in state.artifact_refs],
             "state": brief(state.state, MAX_STATE),
             "milestones": [f"{moment(one.created_at)}  {brief(one.reason)}" for one in episodes],
-            "ledger": f"{head.length:,} events, head {head.chain[:16]}…",
+            "ledger": f"{many(head.length, 'event')}, head {head.chain[:16]}…",
             "task, thread": f"{state.task_id}, {state.thread_id}",
             "user": run.user_id,
             "created": moment(run.created_at),
@@ -204,7 +205,7 @@ def verify_run(run_id: str, kept: str | None, anchors: str | None, public_key: s
     if wants_json():
         as_json(found)
     elif found.ok:
-        say("[green]verified[/]  {} events; keep this head elsewhere:", f"{found.checked:,}")
+        say("[green]verified[/]  {}; keep this head elsewhere:", many(found.checked, "event"))
         say("{}:{}", found.head.length, found.head.chain)
     else:
         place = f"event {found.first_bad}" if found.first_bad else found.field
@@ -233,7 +234,7 @@ def anchor_runs(path: str, run_ids: tuple[str, ...], signing_key: str | None) ->
             made.append(run.anchor(path, signing_key=key))
     signed = ", signed" if key else ""
     told = {"anchors": made} | ({"damaged": damaged} if damaged else {})
-    done(told, "anchored: {} runs in {}{}", f"{len(made):,}", path, signed)
+    done(told, "anchored: {} in {}{}", many(len(made), "run"), path, signed)
     if damaged:
         for id in damaged:
             complain(f"damaged: run {id} cannot be read and was not anchored; `strongroom check` says more")
@@ -284,7 +285,7 @@ def export_run(run_id: str, path: str, signing_key: str | None, encrypt: bool, a
         made = ctx.runs.get(run_id).export(path, signing_key=_signing(signing_key), key=key, actor=actor)
     size = Path(path).stat().st_size
     signed = ", signed" if made.signed else ""
-    done(made, "written: {} ({} bytes, {} events{})", path, f"{size:,}", f"{made.head.length:,}", signed)
+    done(made, "written: {} ({} bytes, {}{})", path, f"{size:,}", many(made.head.length, "event"), signed)
 
 
 @runs.command("restore")
@@ -321,14 +322,14 @@ def erase_run(run_id: str, reason: str, yes: bool, actor: str) -> None:
     """Erase what a run holds, for good. Its ledger still verifies."""
     with context() as ctx:
         run = ctx.runs.get(run_id)
-        confirm(f"Erase the content of run {run.id!r} ({run.head().length} events) for good?", yes=yes)
+        confirm(f"Erase the content of run {run.id!r} ({many(run.head().length, 'event')}) for good?", yes=yes)
         made = ctx.runs.erase(run_id, reason=reason, actor=actor)
     done(
         made,
-        "erased: {} events, {} episodes, {} artifacts; the ledger says so in event {}",
-        made.events,
-        made.episodes,
-        made.artifacts,
+        "erased: {}, {}, {}; the ledger says so in event {}",
+        many(made.events, "event"),
+        many(made.episodes, "episode"),
+        many(made.artifacts, "artifact"),
         made.sequence_id,
     )
     if made.pending is not None:

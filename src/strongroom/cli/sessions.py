@@ -13,6 +13,7 @@ from strongroom.cli.output import (
     confirm,
     done,
     facts,
+    many,
     moment,
     not_complete,
     page,
@@ -59,7 +60,7 @@ def show_session(session_id: str, last: int) -> None:
     if wants_json():
         as_json({"session": _facts(info), "messages": [_whole(message) for message in messages]})
         return
-    say("[bold]{}[/]  {} messages", info.id, f"{info.messages:,}")
+    say("[bold]{}[/]  {}", info.id, many(info.messages, "message"))
     facts(
         {
             "title": info.title if info.title != info.id else "",
@@ -117,8 +118,8 @@ def show_window(session_id: str, max_tokens: int, strategy: Any, query: str | No
         _print(message)
     about = "about " if window.approximate else ""
     say(
-        "[bold]{} of {} messages[/], {}{} of {} tokens",
-        f"{len(window.messages):,}", f"{receipt.messages_before:,}", about,
+        "[bold]{} of {}[/], {}{} of {} tokens",
+        f"{len(window.messages):,}", many(receipt.messages_before, "message"), about,
         f"{window.total_tokens:,}", f"{max_tokens:,}",
     )  # fmt: skip
     for part in receipt.left_out:
@@ -135,11 +136,15 @@ def show_window(session_id: str, max_tokens: int, strategy: Any, query: str | No
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def erase_messages(session_id: str, message_ids: tuple[str, ...], before: str | None, all_: bool, yes: bool) -> None:
     """Leave nothing of messages but their places and times, or of a session but its name."""
+    if not (message_ids or before or all_):
+        raise click.UsageError("say which messages to erase: --message, --before or --all")
+    if all_ and (message_ids or before):
+        raise click.UsageError("--all erases every message: it takes no --message and no --before")
     with context() as ctx:
         session = ctx.sessions.get(session_id)
         confirm(f"Erase {'all' if all_ else 'messages'} of session {session_id!r} for good?", yes=yes)
         made = session.erase(message_ids, before=before, all=all_)
-    done(made, "erased: {} messages{}", made.messages,
+    done(made, "erased: {}{}", many(made.messages, "message"),
          "" if made.complete else f"; the files are not clean yet: {made.pending}")  # fmt: skip
 
 
@@ -150,7 +155,8 @@ def delete_session(session_id: str, yes: bool) -> None:
     """Delete a session and its messages, for good."""
     with context() as ctx:
         session = ctx.sessions.get(session_id)
-        confirm(f"Delete session {session_id!r} and its {session.info().messages} messages for good?", yes=yes)
+        messages = many(session.info().messages, "message")
+        confirm(f"Delete session {session_id!r} and its {messages} for good?", yes=yes)
         session.delete()
     done({"deleted": session_id}, "deleted: {}", session_id)
 

@@ -10,7 +10,7 @@ import click
 from strongroom.blocking import Context
 from strongroom.blocking.threads import Thread
 from strongroom.cli.following import FOLLOW, IDLE, seconds_to_wait
-from strongroom.cli.output import as_json_line, brief, confirm, done, moment, page, say, styled, wants_json
+from strongroom.cli.output import as_json_line, brief, confirm, done, many, moment, page, say, styled, wants_json
 from strongroom.cli.root import Count, argument, cli, context
 from strongroom.errors import NotFound, StrongroomError
 from strongroom.services.threads.values import Slot
@@ -87,7 +87,7 @@ def delete_thread(thread_id: str, yes: bool) -> None:
     """Remove a thread's slots for good and leave a tombstone."""
     with context() as ctx:
         length = _existing(ctx, thread_id).length()
-        confirm(f"Delete thread {thread_id!r} and its {length} slots for good?", yes=yes)
+        confirm(f"Delete thread {thread_id!r} and its {many(length, 'slot')} for good?", yes=yes)
         ctx.threads.delete(thread_id)
     done({"deleted": thread_id}, "deleted: {}", thread_id)
 
@@ -100,19 +100,24 @@ def delete_thread(thread_id: str, yes: bool) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def erase_slots(thread_id: str, start: int | None, stop: int | None, before: datetime | None, yes: bool) -> None:
     """Leave nothing of slots but their places, types and times."""
+    if start is None and stop is None and before is None:
+        raise click.UsageError("say which slots to erase: --start, --stop or --before; --start 0 alone is all of them")
     with context() as ctx:
         confirm(f"Erase slots of thread {thread_id!r} for good?", yes=yes)
         until = before.replace(tzinfo=UTC) if before else None
         made = ctx.threads.erase(thread_id, start=start, stop=stop, before=until)
-    done(made, "erased: {} slots{}", made.slots,
+    done(made, "erased: {}{}", many(made.slots, "slot"),
          "" if made.complete else f"; the files are not clean yet: {made.pending}")  # fmt: skip
 
 
 @threads.command("sweep")
 @click.option("--idle-seconds", required=True, type=click.FloatRange(0), help="How long nobody has written to them.")
-def sweep_threads(idle_seconds: float) -> None:
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def sweep_threads(idle_seconds: float, yes: bool) -> None:
     """End the threads that nobody has written to for so long, and leave tombstones."""
     with context() as ctx:
+        idle = f"nobody has written to for {idle_seconds:g} seconds"
+        confirm(f"End every thread that {idle}, with what nobody has handled yet, for good?", yes=yes)
         ended = ctx.threads.sweep(ttl_seconds=idle_seconds)
     done({"ended": list(ended)}, "ended: {}", ", ".join(ended) or "none")
 

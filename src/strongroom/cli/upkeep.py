@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from strongroom.checking import check as check_store
-from strongroom.cli.output import as_json, console, done, holds, say, secret, wants_json, working
+from strongroom.cli.output import as_json, console, done, holds, many, say, secret, wants_json, working
 from strongroom.cli.root import address, cli, is_server, opened
 from strongroom.copying import copy as copy_stores
 from strongroom.encryption import NEW_VARIABLE, Secret
@@ -26,7 +26,7 @@ def check() -> None:
     if wants_json():
         as_json(found)
     else:
-        say("{}; {} runs", holds(found), f"{found.runs:,}")
+        say("{}; {}", holds(found), many(found.runs, "run"))
         for problem in found.problems:
             say("[red]bad[/]  {}", problem)
         if found.pending is not None:
@@ -117,4 +117,4 @@ def copy(source: str, target: str, new_key: bool, decrypt: bool) -> None:
         except (KeyboardInterrupt, Unavailable, CommitUnknown):
             watched.print("stopped; the same command goes on where it was")
             raise
-    done(copied, "{} keys and {} records copied; both stores agree", f"{copied.keys:,}", f"{copied.records:,}")
+    done(copied, "{} and {} copied; both stores agree", many(copied.keys, "key"), many(copied.records, "record"))
