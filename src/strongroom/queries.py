@@ -12,7 +12,12 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct
 
 from strongroom.dates import Day, day_named
+from strongroom.errors import InvalidInput
 from strongroom.stemming import words
+
+LONGEST_QUERY = (
+    10_000  # characters, through every door: the longest question is far shorter, and each word is looked up
+)
 
 _WORD = re.compile(r"[^\W_]+")
 _SAYS_I = frozenset(("i", "my", "me", "mine", "myself"))
@@ -43,6 +48,13 @@ class Asked(Struct, frozen=True):
         folded = query.casefold()
         tokens = tuple(_WORD.findall(folded))
         return cls(query, tuple(dict.fromkeys(words(query))), tokens, day_named(query), _asks_when(folded, tokens))
+
+
+def require_query(query: str) -> str:
+    """Return a query, or refuse it: what nobody asks in words is not looked for."""
+    if len(query) > LONGEST_QUERY:
+        raise InvalidInput(f"a query is limited to {LONGEST_QUERY:,} characters, and this one has {len(query):,}")
+    return query
 
 
 def named(asked: Asked, names: Iterable[str], roles: Iterable[str]) -> list[str]:

@@ -13,6 +13,7 @@ from agent_framework import AgentSession, ContextProvider, Message, SessionConte
 from strongroom.adapters.agent_framework.history import FRAMEWORK
 from strongroom.adapters.contexts import Closing, Opened, Where
 from strongroom.arguments import require_positive
+from strongroom.queries import LONGEST_QUERY
 from strongroom.quoting import quoted
 
 Extract = Callable[[Sequence[Message]], Sequence[str]]
@@ -48,7 +49,7 @@ class StrongroomContextProvider(ContextProvider, Closing):
         self, *, agent: SupportsAgentRun, session: AgentSession, context: SessionContext, state: dict[str, Any]
     ) -> None:
         """Add the memories that answer what is asked, as a message."""
-        query = "\n".join(one.text for one in context.input_messages if one.text)
+        query = "\n".join(one.text for one in context.input_messages if one.text)[:LONGEST_QUERY]
         if not query:
             return
         hits = await self.opened.ctx.awaitable.memories.search(query, self.k, user_id=self.user_id)

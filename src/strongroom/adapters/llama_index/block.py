@@ -17,6 +17,7 @@ from llama_index.core.memory.memory import BaseMemoryBlock
 from strongroom.adapters.contexts import Opened, Where
 from strongroom.adapters.llama_index.chats import FRAMEWORK
 from strongroom.errors import NotFound
+from strongroom.queries import LONGEST_QUERY
 from strongroom.quoting import quoted
 from strongroom.services.sessions.layouts import session_name
 
@@ -52,8 +53,8 @@ class StrongroomMemoryBlock(BaseMemoryBlock[str]):
         asked = [one.content for one in messages or [] if one.role == MessageRole.USER and one.content]
         if not asked:
             return ""
-        ctx = self._opened.ctx.awaitable
-        hits = await ctx.memories.search(asked[-1], self.k, user_id=self.user_id)
+        ctx, query = self._opened.ctx.awaitable, asked[-1][:LONGEST_QUERY]
+        hits = await ctx.memories.search(query, self.k, user_id=self.user_id)
         lines = [quoted("", hit.memory.content) for hit in hits]
         key = block_kwargs.get("session_id")
         if self.earlier and key is not None:
@@ -62,7 +63,7 @@ class StrongroomMemoryBlock(BaseMemoryBlock[str]):
             except NotFound:
                 return "\n".join(lines)
             shown = {one.content for one in messages or []}
-            found = await session.search(asked[-1], k=self.earlier + len(shown))
+            found = await session.search(query, k=self.earlier + len(shown))
             said = [hit.message for hit in found if hit.message.content not in shown]
             lines += [quoted(f"{one.role} said: ", str(one.content)) for one in said[: self.earlier]]
         return "\n".join(lines)

@@ -14,6 +14,7 @@ from strongroom.mcp.data import NOTICE, beginning, fenced, fitting, message_data
 from strongroom.mcp.principals import EVERYBODY
 from strongroom.mcp.tool import KIB, ROOM, Arguments, Tool, ToolRequest
 from strongroom.mcp.uris import file_uri, memory_uri, message_uri, parsed, path_of
+from strongroom.queries import LONGEST_QUERY
 from strongroom.retrieval import unreadable
 from strongroom.services.files.values import FileHit
 from strongroom.services.memories.values import Memory
@@ -24,7 +25,7 @@ TEXT_BYTES = 24 * KIB
 
 
 class Search(Arguments, frozen=True, kw_only=True):
-    query: Annotated[str, Meta(max_length=2_000, description="What to look for, in words.")]
+    query: Annotated[str, Meta(max_length=LONGEST_QUERY, description="What to look for, in words.")]
 
 
 class SearchResult(Struct, frozen=True, kw_only=True):

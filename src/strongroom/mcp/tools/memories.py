@@ -13,6 +13,7 @@ from strongroom.mcp.principals import AGENT, EVERYBODY
 from strongroom.mcp.tool import ROOM, After, Answer, Arguments, CommitId, Id, Tool, ToolRequest
 from strongroom.mcp.tools.offsets import ranked
 from strongroom.mcp.uris import memory_uri
+from strongroom.queries import LONGEST_QUERY
 from strongroom.services.memories.values import (
     Batch,
     Memory,
@@ -35,7 +36,7 @@ MOST_HITS = 50
 Content = Annotated[str, Meta(min_length=1, max_length=8_000)]
 User = Annotated[str | None, Meta(description="Whose memories may be seen too; those of other users never are.")]
 Project = Annotated[str | None, Meta(description="Of which project memories may be seen too.")]
-Query = Annotated[str, Meta(max_length=2_000, description="What to look for, in words.")]
+Query = Annotated[str, Meta(max_length=LONGEST_QUERY, description="What to look for, in words.")]
 Most = Annotated[int, Meta(ge=1, le=MOST_HITS)]
 
 

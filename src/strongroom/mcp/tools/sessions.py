@@ -14,6 +14,7 @@ from strongroom.mcp.principals import AGENT, EVERYBODY
 from strongroom.mcp.tool import ROOM, After, Answer, Arguments, CommitId, Id, Tool, ToolRequest
 from strongroom.mcp.tools.offsets import ranked
 from strongroom.mcp.uris import message_uri
+from strongroom.queries import LONGEST_QUERY
 from strongroom.services.sessions.session import AsyncSession
 from strongroom.services.sessions.values import Message, NewMessage
 
@@ -104,7 +105,7 @@ class WindowOfSession(Arguments, frozen=True, kw_only=True):
     session_id: Id
     max_tokens: Annotated[int, Meta(ge=1, le=MOST_TOKENS)] = 4_000
     strategy: Literal["truncate_oldest", "recent_only", "priority", "relevant"] = "truncate_oldest"
-    query: Annotated[str, Meta(max_length=2_000)] | None = None
+    query: Annotated[str, Meta(max_length=LONGEST_QUERY)] | None = None
 
 
 class SessionWindow(Answer, frozen=True, kw_only=True):
@@ -146,7 +147,7 @@ def newest(messages: Sequence[SaidMessage], room: int) -> list[SaidMessage]:
 
 
 class SearchSessions(Arguments, frozen=True, kw_only=True):
-    query: Annotated[str, Meta(max_length=2_000, description="What to look for, in words.")]
+    query: Annotated[str, Meta(max_length=LONGEST_QUERY, description="What to look for, in words.")]
     session_id: Annotated[Id | None, Meta(description="In which conversation; in all of them without it.")] = None
     k: Annotated[int, Meta(ge=1, le=50)] = 5
     after: After = None

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 import strongroom.retrieval as retrieval
 from strongroom.bridge import can_search
 from strongroom.errors import Damaged
+from strongroom.queries import require_query
 from strongroom.scope import Scope, Telling, Unread
 from strongroom.services.files.paths import FILE, TEXT, inside
 from strongroom.services.files.values import FileHit, FileHits, file_state
@@ -25,7 +26,7 @@ LACKING = "many large files fit; there was room for the most promising alone"
 
 async def search(scope: Scope, query: str, folder: str, k: int) -> FileHits:
     """Return the `k` files of a folder that answer a query best."""
-    wanted = tuple(dict.fromkeys(words(query)))[:MOST_WORDS]
+    wanted = tuple(dict.fromkeys(words(require_query(query))))[:MOST_WORDS]
     if not wanted:
         return FileHits()
     asked = Find(scope.space, TEXT, wanted, tags=inside(folder), limit=max(POOL, 4 * k))

@@ -82,7 +82,8 @@ def ranked(
     meaning = {place: near[memory.id][1] for place, memory in memories.items() if memory.id in near}
     opinions = retrieval.rank(asked, texts, total, counts, meaning)
     # Said in the query's own spelling: a stem such as "deploi" would puzzle a reader.
-    spelled = {stem: token.strip(_PUNCTUATION) for token in asked.query.split() for stem in words(token)}
+    tokens = ((token.strip(_PUNCTUATION), words(token)) for token in asked.query.split())
+    spelled = {stem: token for token, stems in tokens for stem in stems}
     hits = []
     for place, opinion in opinions.items():
         memory = memories[place]

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 import strongroom.retrieval as retrieval
 from strongroom.errors import BudgetExceeded, Damaged, InvalidInput, Unavailable
 from strongroom.folding import folded
-from strongroom.queries import Asked
+from strongroom.queries import Asked, require_query
 from strongroom.retrieval import RERANKED, Reranker, joined, judged, lacking_embedder, unreadable
 from strongroom.scope import AT_ONCE, Scope, Telling, Unread
 from strongroom.services.memories import keys, ranking, screening
@@ -186,7 +186,7 @@ class Search:
     ) -> Results[Hit]:
         if mode == "vector" and self._vectors.embedder is None:
             raise InvalidInput("a vector search needs an embedder: memories.using(embedder=...)")
-        asked = Asked.of(screening.plain(query))
+        asked = Asked.of(screening.plain(require_query(query)))
         bad = Unread()
         with self._scope.aside():
             hits, degraded = await self._ranked(query, asked, k, mode, lens, bad.tell)

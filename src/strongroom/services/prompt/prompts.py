@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from strongroom.arguments import checked
 from strongroom.bridge import can_search
 from strongroom.errors import BudgetExceeded, InvalidInput
+from strongroom.queries import require_query
 from strongroom.quoting import flat, quoted
 from strongroom.scope import Scope
 from strongroom.services.memories.memories import AsyncMemories
@@ -69,7 +70,7 @@ from strongroom.tokens.windows import Frame, frame
 EARLIER_HITS = 10
 MEMORY_HITS = 8
 LONGEST_QUOTE = 600
-LONGEST_QUERY = 2_000
+SAID_AS_QUERY = 2_000  # characters of what was said, where nobody asks
 QUERY_REACH = 32  # messages back from the newest
 
 
@@ -105,6 +106,8 @@ class AsyncPrompts:
             self._require_here(session._scope)
         if run is not None:
             self._require_here(run._ref.scope)
+        if query is not None:
+            require_query(query)
         counter = self._tokenizer(session, model)
         who, split = (user_id, project_id), _shares(shares)
         asked = Asked(format, max_tokens, reserve_tokens, system, list(tools), query, counter, split, *who, state)
@@ -423,13 +426,13 @@ async def _said_last(gathered: Gathered) -> str:
             known = known | {index: view.message(record) for index, record in found.items()}
         message = known[place]
         if speaker(message) == "user" and (said := plain_text(message).strip()):
-            return said[:LONGEST_QUERY]
+            return said[:SAID_AS_QUERY]
     return ""
 
 
 def _purpose(run: Stored | None) -> str:
     """Return what a run is after."""
-    return "" if run is None else f"{run.working_set['objective']} {run.working_set['next_action']}"[:LONGEST_QUERY]
+    return "" if run is None else f"{run.working_set['objective']} {run.working_set['next_action']}"[:SAID_AS_QUERY]
 
 
 def _shares(given: Mapping[str, Any] | None) -> dict[str, float]:

@@ -14,6 +14,7 @@ from strongroom.arguments import Count, checked
 from strongroom.bridge import can_search
 from strongroom.errors import InvalidInput, Unavailable
 from strongroom.payloads import EventName
+from strongroom.queries import LONGEST_QUERY
 from strongroom.services.owning import whose
 from strongroom.services.runs import artifacts, brief, episodes, events, history, own_state, usage, verifying
 from strongroom.services.runs.episodes import LongTerm
@@ -173,7 +174,7 @@ class RunReader:
         stored = await read(self._ref)
         working_set, user_id = stored.working_set, whose(user_id, run=(self.id, stored.state.user_id))
         if memories is None:
-            query = f"{working_set['objective']} {working_set['next_action']}"
+            query = f"{working_set['objective']} {working_set['next_action']}"[:LONGEST_QUERY]
             memories = ()
             if self._memories is not None and can_search(self._ref.scope.store):
                 try:

@@ -7,6 +7,7 @@ from typing import Any
 
 from strongroom.arguments import Count, checked
 from strongroom.errors import Conflict, InvalidInput
+from strongroom.queries import require_query
 from strongroom.retrieval import Reranker
 from strongroom.retry import attempts
 from strongroom.services.sessions.handle import Handle, info
@@ -127,6 +128,8 @@ class SessionReader(Handle):
         check_budget(max_tokens, strategy)
         if strategy == "relevant" and query is None:
             raise InvalidInput("strategy 'relevant' needs a query")
+        if query is not None:
+            require_query(query)
 
         def framed(tokenizer: Tokenizer) -> Frame:
             return frame(

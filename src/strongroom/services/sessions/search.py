@@ -17,7 +17,7 @@ from msgspec.structs import replace
 import strongroom.retrieval as retrieval
 from strongroom.bridge import can_search
 from strongroom.errors import BudgetExceeded, Damaged, InvalidInput, Unavailable
-from strongroom.queries import Asked
+from strongroom.queries import Asked, require_query
 from strongroom.retrieval import (
     AROUND,
     NEIGHBOURS,
@@ -65,7 +65,7 @@ class Finder(Struct, frozen=True):
         """
         if mode == "vector" and self.meaning is None:
             raise InvalidInput("a vector search needs an embedder: ctx.sessions.using(embedder=...)")
-        asked = Asked.of(query)
+        asked = Asked.of(require_query(query))
         views: dict[str, View] = {}
         records: dict[Position, Record] = {}
         vector: dict[Position, float] = {}
