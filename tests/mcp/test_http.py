@@ -122,6 +122,7 @@ def test_whoever_has_no_key_or_a_wrong_one_is_refused(server: Served) -> None:
 def test_a_page_of_another_site_is_refused_with_a_key_too(server: Served) -> None:
     key = server.key()
     assert post(server, key=key, Origin="https://evil.example").status_code == 403
+    assert post(server, key=key, Origin="http://[").status_code == 403
     assert post(server, key=key, Origin=server.url).status_code == 200
 
 

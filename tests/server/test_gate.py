@@ -18,7 +18,7 @@ from typing import Any
 import httpx
 import jwt
 import pytest
-from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from starlette.requests import HTTPConnection
 
 from strongroom.backends.memory import MemoryStore
@@ -377,6 +377,7 @@ def test_a_token_of_somebody_else_is_refused(trusting: Served, signer: rsa.RSAPr
         jwt.encode(claims(), forger, "RS256", headers={"kid": "k1"}),
         jwt.encode(claims(), signer, "RS256", headers={"kid": "k2"}),
         jwt.encode(claims(), "", "none", headers={"kid": "k1"}),
+        jwt.encode(claims(), ec.generate_private_key(ec.SECP256R1()), "ES256", headers={"kid": "k1"}),
         jwt.encode(claims(), "a shared secret is no signature of the issuer", "HS256", headers={"kid": "k1"}),
     ):
         assert status(trusting, token) == 401

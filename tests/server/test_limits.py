@@ -52,6 +52,22 @@ def chunks(total: int) -> Iterator[bytes]:
         yield b"x" * 1000
 
 
+def test_whoever_needs_no_key_sends_no_large_body(http: httpx.Client) -> None:
+    answer = http.post("/sign-out", content=b" " * 5_000, headers={"Content-Type": "application/json"})
+    assert answer.status_code == 413
+
+
+def test_what_an_upload_keeps_in_memory_counts(http: httpx.Client, small: Served) -> None:
+    state, size = small.app.state, LIMIT - 1_000
+    before, state.held = state.held, HeldBytes(LIMIT // 2)
+    try:
+        content = size.to_bytes(wire.HEAD_BYTES, "big") + b" " * size
+        answer = http.post("/store/upload", content=content, headers={"Content-Type": wire.UPLOAD})
+    finally:
+        state.held = before
+    assert answer.status_code == 503
+
+
 @pytest.mark.parametrize("path", ["/runs", "/runs/restore", "/store/commit"])
 def test_a_body_over_the_limit_is_413(http: httpx.Client, path: str) -> None:
     answer = http.post(path, content=b"x" * (LIMIT + 1), headers={"Content-Type": "application/zip"})

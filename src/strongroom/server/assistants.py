@@ -203,7 +203,7 @@ def _check_origin(request: Request, settings: Settings) -> None:
     origin = request.headers.get("origin")
     if origin is None or "*" in settings.allowed_origins or origin.lower() in settings.allowed_origins:
         return
-    if urlsplit(origin).netloc.lower() != request.headers.get("host", "").lower():
+    if origin.lower().partition("://")[2] != request.headers.get("host", "").lower():
         raise Refusal(403, "forbidden", "this page may not call the server; see STRONGROOM_ALLOWED_ORIGINS")
 
 

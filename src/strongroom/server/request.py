@@ -151,9 +151,14 @@ class Request(HttpRequest, Generic[B, Q]):
     def __init__(self, scope: Scope, body: Body) -> None:
         super().__init__(scope, body)
         self._all = body.whole
+        self._hold = body.hold
 
     async def body(self) -> bytes:
         return await self._all()
+
+    def hold(self, size: int) -> None:
+        """Count what is held in memory of a body that goes to disk, and refuse it where that is too much."""
+        self._hold(size, at_all_costs=False)
 
     @property
     def settings(self) -> Settings:

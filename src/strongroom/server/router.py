@@ -31,6 +31,7 @@ from strongroom.server.versions import matched
 F = TypeVar("F", bound=Callable[..., Awaitable[Any]])
 
 MOST_CONTEXTS = 10_000
+ANYBODYS_BODY_BYTES = 4 * 1024  # of whoever needs no key: many of them must not use up what bodies may take
 
 
 class Endpoint(Struct, frozen=True, kw_only=True):
@@ -100,7 +101,7 @@ class EndpointApp:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         endpoint, state = self._endpoint, scope["app"].state
         limit = state.settings.max_pack_bytes if endpoint.large else state.settings.max_body_bytes
-        limit = min(limit, endpoint.max_body_bytes)
+        limit = min(limit, endpoint.max_body_bytes, ANYBODYS_BODY_BYTES if endpoint.right is None else limit)
         body = Body(scope, receive, limit, spooled=endpoint.large)
         request: Request[Any, Any] = Request(scope, body)
         try:

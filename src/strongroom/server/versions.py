@@ -5,6 +5,7 @@ A condition that is not looked at is an update that gets lost, so a write that k
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -20,6 +21,7 @@ EXPECTED: dict[str, Callable[[str], int | str | None]] = {
     "expected_version": natural,
     "expected_revision": lambda text: text or None,
 }
+ETAG = re.compile(r'(?:W/)?(?:"(?P<quoted>[^"]+)"|(?P<plain>[^"\s]+))')  # as it was told, or without its quotes
 
 
 def tag(version: int | str) -> dict[str, str]:
@@ -36,13 +38,14 @@ def matched(headers: Headers, content: Any) -> Any:
     """Return the body of a write with what its `If-Match` expects."""
     if "if-none-match" in headers:
         raise InvalidInput("a write takes no If-None-Match; nothing changed")
-    header = headers.get("if-match", "").strip()
-    if not header:
+    header = headers.get("if-match")
+    if header is None:
         return content
     name = expected_by(type(content))
     if name is None:
         raise InvalidInput("this call knows no version, so it takes no If-Match; nothing changed")
-    seen = EXPECTED[name](header.removeprefix("W/").strip('"'))
+    told = ETAG.fullmatch(header.strip())
+    seen = EXPECTED[name](told["quoted"] or told["plain"] or "") if told is not None else None
     if seen is None or getattr(content, name) not in (None, seen):
         raise InvalidInput(f"If-Match must be an ETag that was told, and agree with {name}; nothing changed")
     return replace(content, **{name: seen})

@@ -103,10 +103,11 @@ async def upload(request: Request[None, None]) -> Whole:
     size = wire.HEAD_BYTES
     async for piece in pieces:
         head += piece
-        if len(head) >= wire.HEAD_BYTES:
+        if len(head) >= wire.HEAD_BYTES and size == wire.HEAD_BYTES:
             size = wire.HEAD_BYTES + int.from_bytes(head[: wire.HEAD_BYTES], "big")
-        if size > request.settings.max_body_bytes:
-            raise InvalidInput("this does not begin with an operation; nothing changed")
+            if size > request.settings.max_body_bytes:
+                raise InvalidInput("this does not begin with an operation; nothing changed")
+            request.hold(size)
         if len(head) >= size > wire.HEAD_BYTES:
             break
     wanted = wire.load_operation(bytes(head[wire.HEAD_BYTES : size]))
