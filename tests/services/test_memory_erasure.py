@@ -8,8 +8,12 @@ from typing import Any
 import pytest
 
 import strongroom
+from strongroom.codec import pack
 from strongroom.errors import InvalidInput, NotFound
-from strongroom.store import Exportable
+from strongroom.services.memories import keys
+from strongroom.services.memories.values import Revoked
+from strongroom.store import Commit, Exportable, Put, new_id
+from strongroom.values import moment
 from strongroom.vectors.local import LocalVectors
 from strongroom.vectors.qdrant import QdrantMemories
 from tests.hashed import hashing
@@ -135,3 +139,61 @@ def test_no_byte_of_it_is_left_in_any_file_of_a_store(tmp_path: Path) -> None:
 
 def canaries(folder: Path) -> int:
     return sum(file.read_bytes().count(CANARY.encode()) for file in folder.iterdir())
+
+
+ERASED_BY: dict[str, Any] = {
+    "its owner": lambda ctx, _: ctx.memories.erase(user_id="u1"),
+    "its id": lambda ctx, id: ctx.memories.erase(memory_id=id),
+    "the person": lambda ctx, _: ctx.erase(user_id="u1"),
+}
+
+
+@pytest.mark.parametrize("erase", ERASED_BY.values(), ids=ERASED_BY)
+def test_why_a_memory_was_revoked_by_its_id_goes_with_it(tmp_path: Path, erase: Any) -> None:
+    with strongroom.open(tmp_path / "agent.db") as ctx:
+        memory = ctx.memories.add("drinks tea", user_id="u1")
+        ctx.memories.revoke(source_ref=memory.id, by="bob", reason=f"Ana has {CANARY}")
+        assert canaries(tmp_path) > 0
+        assert erase(ctx, memory.id).complete
+    assert canaries(tmp_path) == 0
+
+
+async def test_a_memory_that_was_revoked_and_erased_is_no_source_for_others(ctx: Any) -> None:
+    memory = await ctx.memories.add("drinks tea", user_id="u1")
+    await ctx.memories.revoke(source_ref=memory.id, by="bob", reason=CANARY)
+    await ctx.memories.erase(user_id="u1")
+    with pytest.raises(InvalidInput, match="revoked"):
+        await known(ctx, mcr("tea again", source_refs=[memory.id]))
+
+
+async def test_a_revocation_of_somebody_elses_memory_says_why_for_ever(ctx: Any) -> None:
+    await ctx.memories.add("drinks tea", user_id="u1")
+    other = await ctx.memories.add("drinks milk", user_id="u2")
+    await ctx.memories.revoke(source_ref=other.id, by="bob", reason="a joke")
+    await ctx.memories.erase(user_id="u1")
+    assert "a joke" in await stored(ctx)
+
+
+async def test_a_revocation_under_way_says_no_more_why_and_is_finished_by_a_sweep(ctx: Any) -> None:
+    await known(ctx, mcr("tea", memory_id="mem_base", user_id="u1", scope="user"))
+    await known(ctx, mcr("tea and milk", memory_id="mem_made", source_refs=["mem_base"]))
+    await begun(ctx, "mem_base")
+    await ctx.memories.erase(user_id="u1")
+    assert CANARY not in await stored(ctx)
+    assert await contents(ctx, "tea") == []  # before anybody has finished it
+    assert await ctx.memories.sweep() > 0
+    assert (await ctx.memories.get("mem_made")).status == "revoked"
+
+
+async def test_a_source_that_was_erased_while_it_was_revoked_is_forgotten_when_that_is_done(ctx: Any) -> None:
+    await begun(ctx, "Feed 1")
+    await ctx.memories.erase(source_ref="feed 1")
+    await ctx.memories.sweep()
+    assert CANARY not in await stored(ctx) and "Feed 1" not in await stored(ctx)
+
+
+async def begun(ctx: Any, source_ref: str) -> None:
+    """Leave a revocation as somebody does who is killed after its first commit."""
+    revoked = Revoked(source_ref=source_ref, by="bob", reason=CANARY, at=moment(0), done=False)
+    put = Put(keys.revocation_key(ctx.space, source_ref), pack(revoked), {"status": "open"})
+    await settled(ctx.store.commit(Commit(new_id(), (), (put,))))

@@ -13,6 +13,7 @@ import strongroom
 from strongroom.backends.sqlite import SqliteStore
 from strongroom.backends.sqlite import erasure as sqlite_erasure
 from strongroom.errors import NotFound
+from strongroom.services.memories.learning import message_source
 from strongroom.services.sessions import writes as session_writes
 from strongroom.store import (
     Commit,
@@ -36,6 +37,25 @@ def test_no_byte_is_left_in_any_file_of_a_sqlite_store(tmp_path: Path) -> None:
         assert ctx.erase(user_id="u1", by="ana").complete
         assert bytes_in(tmp_path) == 0
     assert bytes_in(tmp_path) == 0
+
+
+@pytest.mark.parametrize("session_id", ["chat", "chat#7"])
+def test_why_a_message_of_a_person_was_revoked_is_in_no_file(tmp_path: Path, session_id: str) -> None:
+    with strongroom.open(tmp_path / "agent.db") as ctx:
+        ctx.sessions.open(session_id, user_id="u1").append({"role": "user", "content": "hello", "id": "m1"})
+        ctx.memories.revoke(source_ref=message_source(session_id, "m1"), by="bob", reason=f"Ana has {CANARY}")
+        assert bytes_in(tmp_path) > 0
+        assert ctx.erase(user_id="u1").complete
+    assert bytes_in(tmp_path) == 0
+
+
+def test_why_a_message_of_somebody_else_was_revoked_stays() -> None:
+    with strongroom.open("memory://") as ctx:
+        for id in ("chat", "chatter"):
+            ctx.sessions.open(id, user_id=id).append({"role": "user", "content": "hello", "id": "m1"})
+        ctx.memories.revoke(source_ref="message:chatter#m1", by="bob", reason=CANARY)
+        ctx.erase(user_id="chat")
+        assert in_store(ctx.store)
 
 
 def worked_for(ctx: Any, session_id: str, run_id: str, user_id: str) -> None:

@@ -86,5 +86,12 @@ def _without(proposal: Proposal) -> Proposal:
 
 
 def nameless(revoked: Revoked) -> Revoked:
-    """Return a revocation that does not say any more what was revoked, by whom and why."""
-    return replace(revoked, source_ref=GONE, by=GONE, reason=GONE)
+    """Return a revocation that does not say any more what was revoked, by whom and why. One that is under way keeps its
+    source, from which whoever finishes it goes on; it is forgotten then (`finished`)."""
+    source_ref = GONE if revoked.done else revoked.source_ref
+    return replace(revoked, source_ref=source_ref, by=GONE, reason=GONE)
+
+
+def finished(revoked: Revoked) -> Revoked:
+    """Return what stays of a revocation that is done: all of it, unless it was to be forgotten while under way."""
+    return nameless(revoked) if revoked.by == revoked.reason == GONE else revoked

@@ -6,8 +6,9 @@ tells every index to drop the memory. Whatever was derived from it is named in t
 
 The work is done in bounded commits, each of which looks for what is left, so it can be interrupted and repeated.
 Whatever a kill leaves is still found by what names it: batches go first, so that nothing pending can become known
-behind us, then what was derived, then what it was derived from. That is done over again until nothing is left. Each
-step owes the store's files a cleaning (`operations.erasing_step`); the last commit records what was erased, and pays.
+behind us, then revocations, then what was derived, then what it was derived from. That is done over again until nothing
+is left. Each step owes the store's files a cleaning (`operations.erasing_step`); the last commit records what was
+erased, and pays.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import TypeVar
 import msgspec
 from msgspec import Struct
 
-from strongroom.codec import encode, pack
+from strongroom.codec import encode
 from strongroom.errors import Damaged, NotFound
 from strongroom.operations import Operation, Plan, erasing_step, perform, still_pending
 from strongroom.scope import AT_ONCE, Scope
@@ -31,7 +32,7 @@ from strongroom.services.memories.noting import noted, recalled
 from strongroom.services.memories.targets import PAGE, Target, Targets
 from strongroom.services.memories.values import Batch, Erased, Memory, Proposal, Revoked
 from strongroom.services.memories.vectors import Vectors
-from strongroom.store import Document, Expect, Get, Key, Put, Receipt, Scan, Write
+from strongroom.store import Document, Expect, Get, Key, Receipt, Scan, Write
 from strongroom.values import moment
 
 T = TypeVar("T")
@@ -96,10 +97,9 @@ class Erasure:
             chosen |= found
             named |= left
             batches += await self._batches(wanted, chosen.keys(), derived, by, unread, kept)
+            await self._revocations(wanted, chosen.keys(), unread, kept)
             rest.reverse()  # what was derived before what it was derived from, by which it is found
             await self._despite_damage("memory", rest, partial(self._memories, by), str, kept)
-        cited = [target for target in targets if target.source_ref is not None]
-        await self._despite_damage("the revocation of", cited, self._forget, lambda one: one.source_ref or "", kept)
         return Cleared(
             tuple(id for id in chosen if id not in kept),
             tuple(id for id in named if id not in chosen),
@@ -246,25 +246,28 @@ class Erasure:
             count += len(held) - (len(kept) - before)
         return count
 
-    async def _forget(self, targets: Sequence[Target]) -> None:
-        """Forget the names of sources that are revoked; that they are stays known by their hashes."""
-        places = [*dict.fromkeys(keys.revocation_key(self._scope.space, one.source_ref or "") for one in targets)]
+    async def _revocations(self, wanted: Targets, ids: Set[str], unread: dict[str, str], kept: dict[str, str]) -> None:
+        """Take out of every revocation of what is erased what it says; that it is revoked stays known by its hash.
 
-        async def attempt() -> Plan[None]:
-            found = await self._scope.get_all([Get(key) for key in places])
-            held = [document for document in found if document is not None and _names(document, Targets(targets))]
-            blank = [
-                Put(document.key, pack(nameless(load(document, Revoked))), {"status": "done"}) for document in held
-            ]
-            return Plan(_unchanged(held), blank, lambda _: None)
+        All of them are looked at: their keys are hashes, which tell nothing of whose message it was.
+        """
 
-        await erasing_step(self._scope, keys.log_key(self._scope.space), attempt)
+        async def forget(held: Sequence[Key]) -> None:
+            async def attempt() -> Plan[None]:
+                found = await self._scope.get_all([Get(key) for key in held])
+                documents = [document for document in found if document is not None]
+                writes = [keys.put_revocation(one.key, nameless(load(one, Revoked))) for one in documents]
+                return Plan(_unchanged(documents), writes, lambda _: None)
 
+            await erasing_step(self._scope, keys.log_key(self._scope.space), attempt)
 
-def _names(document: Document, wanted: Targets) -> bool:
-    """Tell whether a revocation that is done still names a source that is to be erased."""
-    revoked = load(document, Revoked)
-    return revoked.done and wanted.cited([revoked.source_ref])
+        def about(revoked: Revoked) -> bool:
+            return revoked.source_ref in ids or wanted.cited([revoked.source_ref])
+
+        async for page in self._all(Scan(self._scope.space, keys.REVOCATION, limit=PAGE), Revoked, unread):
+            telling = [document.key for document, revoked in page if about(revoked) and nameless(revoked) != revoked]
+            held = [key for key in telling if key.id not in kept]
+            await self._despite_damage("revocation", held, forget, lambda key: key.id, kept)
 
 
 def _unchanged(documents: Iterable[Document]) -> list[Expect]:

@@ -26,7 +26,7 @@ from strongroom.errors import Damaged
 from strongroom.folding import folded
 from strongroom.scope import Telling
 from strongroom.services.memories import screening
-from strongroom.services.memories.values import Batch, Memory, Request
+from strongroom.services.memories.values import Batch, Memory, Request, Revoked
 from strongroom.store import MAX_NAME, Append, Document, Entry, Key, Put, Range, Scan
 
 T = TypeVar("T")
@@ -101,6 +101,10 @@ def holder(space: str, content: str) -> Scan:
 
 def revocation_key(space: str, source_ref: str) -> Key:
     return Key(space, REVOCATION, digest(folded(source_ref)))
+
+
+def put_revocation(key: Key, revoked: Revoked) -> Put:
+    return Put(key, pack(revoked), {"status": "done" if revoked.done else "open"})
 
 
 def log_key(space: str) -> Key:

@@ -13,15 +13,16 @@ from collections.abc import Sequence
 import msgspec
 from msgspec.structs import replace
 
-from strongroom.codec import encode, pack
+from strongroom.codec import encode
 from strongroom.errors import InvalidInput
 from strongroom.operations import NOTHING, Operation, Plan, perform, step
 from strongroom.scope import Scope
 from strongroom.services.memories import keys
+from strongroom.services.memories.blanking import finished
 from strongroom.services.memories.decisions import end, expired
 from strongroom.services.memories.keys import load
 from strongroom.services.memories.values import End, Memory, Results, Revoked
-from strongroom.store import EXISTS, Expect, Get, Key, Put, Range, Receipt, Scan, Write, require_text
+from strongroom.store import EXISTS, Expect, Get, Key, Range, Receipt, Scan, Write, require_text
 from strongroom.values import moment
 
 
@@ -115,7 +116,7 @@ class Revocations:
             if found is not None:
                 known = load(found, Revoked), Expect(key, found.version)
                 return Plan((), (), lambda _: known)
-            put = Put(key, pack(revoked), {"status": "open"})
+            put = keys.put_revocation(key, revoked)
             return Plan((Expect(key, 0),), (put, note), lambda made: (revoked, Expect(key, made.versions[0])))
 
         return await step(self._scope, key, attempt)
@@ -142,7 +143,7 @@ class Revocations:
             level = found - walked
             walked |= level
         done = replace(revoked, done=True, memories=len(walked))
-        return Plan((unchanged,), (Put(unchanged.key, pack(done), {"status": "done"}),), lambda _: done)
+        return Plan((unchanged,), (keys.put_revocation(unchanged.key, finished(done)),), lambda _: done)
 
     async def _end(self, which: Sequence[Key], status: End, by: str, reason: str) -> int:
         """End these memories in one commit. Return how many there were that had to be ended."""
