@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from strongroom.services.memories.suggestions import Change
 from tests.model_server import KEY, serving
 from tests.services.memory_samples import using
 from tests.services.test_learning import CONTRADICTIONS
+from tests.services.test_memory_erasure import begun
 
 PARIS, LYON = "Ana lives in Paris", "Ana lives in Lyon"
 OTHERS = ("the scraper waits one second", "invoices are due on Monday", "coffee without sugar, please")
@@ -372,6 +374,30 @@ def test_a_source_that_is_revoked_is_not_merged(room: Any) -> None:
 
     done = room.memories.consolidate(model=model, user_id="u1")
     assert (done.batch_id, len(done.refused)) == (None, 1)
+
+
+def test_a_source_whose_revocation_is_under_way_is_not_merged_and_not_named(room: Any) -> None:
+    for n, text in enumerate((PARIS, LYON)):
+        room.memories.add(text, user_id="u1", source_refs=[f"mail:{n}"])
+    asked = Model(change("merge", 1, 2, content="Ana moved"))
+
+    def model(messages: list[dict[str, str]]) -> Any:
+        run(begun(room, "mail:0"))
+        return asked(messages)
+
+    done = room.memories.consolidate(model=model, user_id="u1")
+    assert (done.batch_id, done.refused) == (None, ("1 for a source that was revoked",))
+
+
+def test_of_a_change_that_is_left_out_no_word_stays_when_the_person_is_erased(tmp_path: Path) -> None:
+    with strongroom.open(tmp_path / "agent.db") as ctx:
+        for text in (PARIS, LYON):
+            ctx.memories.add(text, user_id="u1")
+        asked = Model({"action": "canaria", "memories": [1]})
+        done = ctx.memories.consolidate(model=asked, user_id="u1", commit_id="once")
+        assert done.refused == ("[0]: not one of those that are allowed - at `$.action`",)
+        assert ctx.erase(user_id="u1").complete
+    assert not [file for file in tmp_path.iterdir() if b"canaria" in file.read_bytes()]
 
 
 def test_what_one_call_shows_and_takes_is_bounded(room: Any) -> None:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -221,7 +222,7 @@ async def test_a_source_that_is_revoked_teaches_nothing(ctx: Any) -> None:
     await ctx.memories.revoke(source_ref="session:s1", by="ana")
     learnt = await ctx.memories.learn(session, model=Model())
     assert (learnt.messages, learnt.batch_id) == (1, None)
-    assert learnt.refused == ("its source 'session:s1' was revoked",)
+    assert learnt.refused == ("1 for a source that was revoked",)
 
 
 async def test_there_must_be_such_a_session(ctx: Any) -> None:
@@ -285,6 +286,29 @@ def test_an_item_that_breaks_a_rule_is_left_out_and_told(room: Any, item: Any) -
     assert [one.request.content for one in room.memories.pending()[0].proposals] == ["drinks tea"]
     assert len(learnt.refused) == 1
     assert learnt.refused[0].startswith("[0]: ")
+
+
+WORDS = "has canaria - at `$.why` 'canaria"
+
+
+@pytest.mark.parametrize("item", [{"type": WORDS}, {"type": 7, "why": WORDS}, {"confidence": WORDS}, {"when": [WORDS]}])
+def test_why_an_item_is_left_out_is_told_without_a_word_of_the_model(room: Any, item: Any) -> None:
+    session = room.sessions.open("s1", user_id="u1")
+    session.append(said("tea"))
+    learnt = room.memories.learn(session, model=Model({"memories": [{"content": "tea", "sources": [1], **item}]}))
+    [refused] = learnt.refused
+    assert refused.startswith("[0]: ") and refused.endswith(f" - at `$.{next(iter(item))}`")
+    assert "canaria" not in refused
+
+
+def test_of_an_item_that_is_left_out_no_word_stays_when_the_person_is_erased(tmp_path: Path) -> None:
+    with strongroom.open(tmp_path / "agent.db") as ctx:
+        session = ctx.sessions.open("s1", user_id="u1")
+        session.append(said("I have canaria"))
+        answer = {"memories": [{"content": "tea", "sources": [1], "type": "canaria"}]}
+        ctx.memories.learn(session, model=Model(answer), commit_id="once")
+        assert ctx.erase(user_id="u1").complete
+    assert not [file for file in tmp_path.iterdir() if b"canaria" in file.read_bytes()]
 
 
 GREEDY = {

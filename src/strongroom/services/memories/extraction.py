@@ -166,11 +166,15 @@ def merged(parts: Sequence[Extracted], most: int) -> Extracted:
 
 
 def read(item: Any, shape: type[Any]) -> Any:
-    """Return an item of an answer in its shape, or raise `InvalidInput`."""
+    """Return an item of an answer in its shape, or raise `InvalidInput`, which says where it is wrong and never what
+    the model said there: receipts keep it, and no erasure finds the words of a person in them."""
     try:
         return msgspec.convert(item, shape)
     except msgspec.ValidationError as problem:
-        raise InvalidInput(str(problem)) from None
+        told = str(problem)
+        if told.startswith("Invalid"):  # what the library quotes; whatever is "Expected" it tells by its type
+            told = f"not one of those that are allowed - at {told.rpartition(' - at ')[2]}"
+        raise InvalidInput(told) from None
 
 
 def _request(found: _Item, lines: Sequence[Line], owner: Whose, tags: Sequence[str]) -> Request:
