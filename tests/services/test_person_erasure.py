@@ -60,6 +60,7 @@ async def furnished(ctx: Any) -> None:
     await ctx.memories.commit(learnt.batch_id, reviewer="ana")
     await ctx.memories.learn("s1", model=repeating, scope="global")
     await ctx.memories.add(f"likes {CANARY}", user_id="u1", rationale=CANARY, tags=[CANARY])
+    await ctx.memories.revoke(source_ref="message:s1#m1", by="bob", reason=CANARY)
     await ctx.memories.add(f"wants {CANARY}", user_id="u1", proposer="agent-7")
     for n in range(2):
         run = await ctx.runs.create(objective=CANARY, run_id=f"r{n}", user_id="u1", state={"k": CANARY})

@@ -28,6 +28,7 @@ STAYS = {
     "memory": {"memory", "embedding"},
     "memory_batch": {"memory_batch"},
     "memory_log": {"memory", "embedding"},
+    "memory_revocation": {"memory_revocation"},
     "memory_decided": {"memory_batch"},
     "memory_staged": {"memory_batch"},
 }

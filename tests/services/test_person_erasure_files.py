@@ -166,6 +166,7 @@ def test_a_kill_after_any_commit_leaves_what_is_found_or_said_to_be_pending(
         # A space for each kill: all that is in the store is of this one, because the others are erased.
         ctx = context(store, f"kill-{kill}")
         fill(ctx)
+        ctx.memories.revoke(source_ref=ctx.memories.add("likes milk", user_id="u1").id, by="bob", reason=CANARY)
         try:
             context(cast("Store", Dying(store, kill)), ctx.space).erase(user_id="u1")
         except Killed:
