@@ -273,6 +273,43 @@ async def test_a_dead_letter_can_be_replayed_once(ctx: Any, desk: Desk) -> None:
     assert (await desk.dead_letters()) == ()
 
 
+@pytest.mark.parametrize("ending", ["nothing", "erase", "delete"])
+async def test_a_replay_that_is_repeated_gives_the_first_answer_whatever_became_of_the_thread(
+    ctx: Any, desk: Desk, ending: str
+) -> None:
+    @desk.handler("broken", retry=ONCE)
+    def broken(payload: Any, call: Any) -> None:
+        raise ValueError("no luck")
+
+    await desk.send("t", "secret", from_id="user", to_id="broken")
+    await desk.drain()
+    [letter] = await desk.dead_letters()
+    first = await desk.replay(letter.id, commit_id="again")
+    if ending == "erase":
+        await ctx.threads.erase("t", start=0)
+    if ending == "delete":
+        await ctx.threads.delete("t")
+    again = await desk.replay(letter.id, commit_id="again")
+    assert [(slot.thread_id, slot.index, slot.type, slot.at) for slot in (first, again)] == [
+        ("t", first.index, "str", first.at)
+    ] * 2
+
+
+async def test_a_replay_that_is_repeated_says_that_its_message_is_gone(ctx: Any, desk: Desk) -> None:
+    @desk.handler("broken", retry=ONCE)
+    def broken(payload: Any, call: Any) -> None:
+        raise ValueError("no luck")
+
+    await desk.send("t", "secret", from_id="user", to_id="broken")
+    await desk.drain()
+    [letter] = await desk.dead_letters()
+    await desk.replay(letter.id, commit_id="again")
+    await ctx.threads.delete("t")
+    again = await desk.replay(letter.id, commit_id="again")
+    with pytest.raises(NotFound):
+        _ = again.payload
+
+
 async def test_an_answer_over_the_slot_limit_is_a_dead_letter_and_nothing_of_it_is_delivered(
     ctx: Any, make_desk: Any
 ) -> None:

@@ -20,7 +20,7 @@ from strongroom.services.threads.plans import THREAD
 from strongroom.services.threads.registry import plan_start
 from strongroom.services.threads.threads import AsyncThreads, content_of, limits_told
 from strongroom.services.threads.values import Slot
-from strongroom.store import Delete, Entry, Expect, Get, Receipt, Scan
+from strongroom.store import Delete, Entry, Expect, Get, Receipt, Record, Scan
 from strongroom.values import Listing
 
 PAGE = 100
@@ -86,12 +86,19 @@ class Mail:
                 (*plan.expects, Expect(key, document.version)),
                 (*plan.writes, Delete(key)),
                 lambda receipt: self._threads.slots(letter.thread_id, (entry,), receipt.versions[0])[0],
-                encode(letter.thread_id),
+                # What an erasure leaves of a message, and no more: receipts are not erased with it.
+                encode([letter.thread_id, entry.type, entry.at]),
             )
 
         async def replay(receipt: Receipt) -> Slot:
             assert receipt.answer is not None
-            return await self._threads.thread(receipt.answer.load())[receipt.versions[0] - 1]
+            thread_id, type, at = receipt.answer.load()
+            index = receipt.versions[0] - 1
+            try:
+                return await self._threads.thread(thread_id)[index]
+            except NotFound:  # the thread has ended since: the message was sent all the same
+                gone = Record(index, type, None, 0, at, None, None, None, None, None)
+                return Slot(thread_id, gone, self._threads.types)
 
         limits, more_room = limits_told(self._threads)
         operation = Operation("dispatch.replay", key, NOTHING, commit_id, limits)
