@@ -30,7 +30,7 @@ from msgspec.structs import replace
 from strongroom.codec import ENVELOPE, encode
 from strongroom.codec import pack as pack_value
 from strongroom.encryption import Secret
-from strongroom.errors import Conflict
+from strongroom.errors import Conflict, NotFound
 from strongroom.files import writing
 from strongroom.operations import Operation, Plan, perform
 from strongroom.scope import Scope
@@ -103,7 +103,7 @@ async def export(
         counts = {
             "runs": await _each(pack, RUNS, "zip", await _ids(scope, RUN, runs), _run(scope, key is not None)),
             "sessions": await _each(pack, SESSIONS, "jsonl", await _ids(scope, SESSION, sessions), _session(scope)),
-            "threads": await _each(pack, THREADS, "jsonl", await _ids(scope, INFO, threads), _thread(scope)),
+            "threads": await _each(pack, THREADS, "jsonl", await _ids(scope, INFO, threads), _thread(scope, threads)),
         }
         known = await _ids(scope, memory_keys.MEMORY, memories)
         items = await services.memories.pack_items(known) if known else ()
@@ -142,11 +142,19 @@ async def _ids(scope: Scope, kind: str, which: Which) -> list[str]:
 async def _each(
     pack: PackWriter, folder: str, ending: str, ids: list[str], chunks: Callable[[str], AsyncIterator[bytes]]
 ) -> list[str]:
-    for place, id in enumerate(ids):
-        with pack.adding(f"{folder}{place:06d}.{ending}") as entry:
-            async for chunk in chunks(id):
+    """Add an entry for each, and return whose. What nothing is left of, like a thread that was erased, has none."""
+    added = list[str]()
+    for id in ids:
+        told = chunks(id)
+        first = await anext(told, None)
+        if first is None:
+            continue
+        with pack.adding(f"{folder}{len(added):06d}.{ending}") as entry:
+            entry.write(first)
+            async for chunk in told:
                 entry.write(chunk)
-    return ids
+        added.append(id)
+    return added
 
 
 def _run(scope: Scope, encrypted: bool) -> Callable[[str], AsyncIterator[bytes]]:
@@ -169,17 +177,18 @@ def _session(scope: Scope) -> Callable[[str], AsyncIterator[bytes]]:
     return chunks
 
 
-def _thread(scope: Scope) -> Callable[[str], AsyncIterator[bytes]]:
+def _thread(scope: Scope, which: Which) -> Callable[[str], AsyncIterator[bytes]]:
     async def chunks(id: str) -> AsyncIterator[bytes]:
-        yield _line({"thread": id})
-        place = 0
+        head, place = _line({"thread": id}), 0
         while True:
             page = await scope.some(Range(scope.key(THREAD, id), place, None, conversations.PAGE))
+            if not page.length and not isinstance(which, bool):
+                raise NotFound(f"there is no thread {id!r}; nothing was exported", kind="thread", id=id)
             for one in page.records:
                 if one.body is not None:
-                    yield _line(
-                        msgspec.to_builtins(SlotLine(one.type, one.body.load(), one.at, one.sender or "", one.receiver))
-                    )
+                    slot = SlotLine(one.type, one.body.load(), one.at, one.sender or "", one.receiver)
+                    yield head + _line(msgspec.to_builtins(slot))
+                    head = b""
             if not page.records:
                 return
             place = page.records[-1].index + 1
@@ -254,9 +263,9 @@ async def _plan(services: Services, pack: SpaceArchive, actor: str, encrypted: b
     for name, found in {"runs": runs, "sessions": sessions, "threads": threads, "memories": len(items)}.items():
         if told.get(name) != found:
             raise refused(f"its {name} are not those the manifest tells of")
-    if not store.writes:
-        raise refused("it is empty")
-    return Plan(store.expects, tuple(store.writes), lambda receipt: made)
+    # The pack of an empty space is one too: its commit expects what never is, since it must expect something.
+    nothing = (Expect(services.scope.key(KIND, "space"), 0),)
+    return Plan(store.expects or nothing, tuple(store.writes), lambda receipt: made)
 
 
 async def _joined(store: Overlay, planned: Awaitable[tuple[str, list[Expect], list[Write]]]) -> str:
