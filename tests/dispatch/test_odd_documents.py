@@ -98,7 +98,10 @@ def test_a_worker_ends_with_what_is_no_mistake(ctx: Any, monkeypatch: pytest.Mon
         served(ctx)
 
 
-@pytest.mark.parametrize("chain", [[1, 2], "user", 5, {"user": 1}], ids=str)
+CHAINS: list[Any] = [[1, 2], "user", 5, {"user": 1}, None, ["a\nb", "echo"], ["", "echo"], ["a" * 3_000, "echo"]]
+
+
+@pytest.mark.parametrize("chain", CHAINS, ids=lambda chain: str(chain)[:20])
 def test_a_message_whose_call_chain_is_none_is_a_dead_letter_at_once(chain: Any) -> None:
     with strongroom.open("memory://") as ctx:
         ctx.threads.append("t", "x", from_id="user", to_id="echo")

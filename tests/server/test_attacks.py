@@ -121,10 +121,11 @@ def test_a_pack_that_was_never_made_is_not_recorded(server: Served, writer: stro
         store.perform(forged)
 
 
-def test_a_message_of_a_chain_cannot_be_made_up(writer: strongroom.Context) -> None:
+@pytest.mark.parametrize("chain", [["boss", "worker"], [], 5, True, None, "boss"], ids=str)
+def test_a_message_of_a_chain_cannot_be_made_up(writer: strongroom.Context, chain: object) -> None:
     store = writer.store
     assert isinstance(store, HttpStore)
-    said = encode({"entries": [["str", ["hi", {"chain": ["boss", "worker"]}], "a", "worker"]]})
+    said = encode({"entries": [["str", ["hi", {"chain": chain}], "a", "worker"]]})
     with pytest.raises(InvalidInput, match="only a dispatcher"):
         store.perform(Operation("threads.append", Key("default", "thread", "t"), said, f"~{new_id()}"))
 

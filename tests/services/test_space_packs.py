@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import strongroom
 from strongroom.blocking import Context
 from strongroom.codec import encode, parse
-from strongroom.dispatch import Dispatcher
+from strongroom.dispatch import Dispatcher, send
 from strongroom.errors import Conflict, InvalidInput
 from strongroom.store import Store
 from tests.services.memory_samples import mcr
@@ -266,6 +266,22 @@ def _cut(**fields: Any) -> Any:
     return edit
 
 
+def _slot(body: Any, **fields: Any) -> Any:
+    def edit(entries: Entries) -> Entries:
+        head, _, rest = entries["threads/000000.jsonl"].split(b"\n", 2)
+        slot = encode({"type": "str", "body": body, "at": 0, "from_id": "x", "to_id": "y", **fields}, depth=-8)
+        return mended({**entries, "threads/000000.jsonl": b"\n".join([head, slot, rest])})
+
+    return edit
+
+
+def _nested(levels: int) -> Any:
+    value: Any = "x"
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
 HOSTILE: dict[str, Any] = {
     "a flipped byte": lambda entries: {**entries, "sessions/000000.jsonl": b"x" + entries["sessions/000000.jsonl"][1:]},
     "an entry too many": lambda entries: mended({**entries, "keys/000000.json": b"{}"}),
@@ -293,6 +309,18 @@ HOSTILE: dict[str, Any] = {
     "a slot that is none": lambda entries: mended(
         {**entries, "threads/000000.jsonl": b'{"thread":"t"}\n{"type":"a","body":7,"at":0,"from_id":"a"}\n'}
     ),
+    "a slot too many parts": _slot(["a", {}, "b"]),
+    "a slot that is nested too deep": _slot([_nested(103)]),
+    "a slot of no type": _slot(["a"], type="a\nb"),
+    "a slot of nobody": _slot(["a"], from_id=""),
+    "a slot for a name too long": _slot(["a"], to_id="y" * 3_000),
+    "a slot at no time": _slot(["a"], at=2**62),
+    "metadata that are none": _slot(["a", 2]),
+    "a call chain that is none": _slot(["a", {"chain": 5}]),
+    "a call chain of numbers": _slot(["a", {"chain": [1, 2]}]),
+    "a call chain of nobody": _slot(["a", {"chain": ["", "y"]}]),
+    "a call chain with a name too long": _slot(["a", {"chain": ["x" * 3_000, "y"]}]),
+    "a call chain with a name of two lines": _slot(["a", {"chain": ["x\n", "y"]}]),
     "a memory of nobody": _edited("memories.jsonl", scope="user", user_id=None),
     "a memory that is too long": _edited("memories.jsonl", content="x" * 8_001),
     "a promise of memories": lambda entries: _without(entries, "memories.jsonl"),
@@ -313,6 +341,18 @@ def test_a_hostile_pack_writes_nothing(here: Context, tmp_path: Path, attack: st
         with pytest.raises(InvalidInput):
             ctx.restore(tmp_path / "hostile.zip")
         assert _stored(ctx.store) == []
+
+
+def test_a_call_chain_comes_back_with_its_message(tmp_path: Path) -> None:
+    with strongroom.open("memory://") as first, strongroom.open("memory://") as second:
+        desk = Dispatcher(first)
+        desk.handler("a")(lambda payload, call: send("b", payload))
+        desk.send("t", "x", from_id="user", to_id="a")
+        desk.drain()
+        [inner] = [one.thread_id for one in first.threads.list() if one.thread_id != "t"]
+        first.export(tmp_path / "pack.zip")
+        second.restore(tmp_path / "pack.zip")
+        assert second.threads.get(inner)[0].chain == ("user", "a", "b")
 
 
 def test_a_pack_cannot_hide_the_system_message_from_a_window(here: Context, tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from strongroom.codec import ENVELOPE, encode
+from strongroom.codec import ENVELOPE, Json, encode
 from strongroom.codec import pack as pack_value
 from strongroom.encryption import Secret
 from strongroom.errors import Conflict, NotFound
@@ -48,7 +48,7 @@ from strongroom.services.runs.state import find
 from strongroom.services.sessions.sessions import AsyncSessions
 from strongroom.services.sessions.state import SESSION
 from strongroom.services.threads.deliveries import DELIVERY, MAIL, handed_back, read_delivery
-from strongroom.services.threads.payloads import unseal
+from strongroom.services.threads.payloads import Inert, seal, unseal
 from strongroom.services.threads.plans import INFO, THREAD, plan_appends, unchanged
 from strongroom.services.threads.reading import look
 from strongroom.services.threads.values import Limits
@@ -312,13 +312,19 @@ async def _thread_writes(scope: Scope, pack: SpaceArchive, name: str) -> tuple[s
 
 
 def _entry(one: SlotLine) -> Entry:
+    """Return a message as `threads.append` or a dispatcher would have stored it; raise if neither would have."""
     require_name(one.type, "a payload's type")
     for who in (one.from_id, one.to_id):
         if who is not None:
             require_name(who, "a sender or receiver")
+    if not -(2**62) < one.at < 2**62:
+        raise refused("a message of a thread has a time that none can have")
     try:
-        body = encode(one.body, depth=-ENVELOPE)
-        unseal(body)
+        opened = unseal(encode(one.body, depth=-ENVELOPE))
+        body = seal(Inert(one.type, Json(opened.payload)), opened.metadata)
+        _ = opened.chain  # says so if it is none
     except Exception as problem:
         raise refused(f"a message of a thread is none ({problem})") from None
+    if len(one.body) > 2:
+        raise refused("a message of a thread is a payload and its metadata, and nothing else")
     return Entry(one.type, body, at=one.at, sender=one.from_id, receiver=one.to_id)

@@ -19,6 +19,7 @@ from msgspec import Raw, Struct
 
 from strongroom.codec import INT_MAX, INT_MIN, Json, encode
 from strongroom.errors import Damaged, InvalidInput, said_by, shown
+from strongroom.store import MAX_NAME
 
 T = TypeVar("T", bound=type)
 
@@ -54,6 +55,11 @@ class Inert(Struct, frozen=True):
         return f"Inert({self.type!r}, {self.raw.decode(errors='replace'):.200})"
 
 
+def is_name(name: object) -> bool:
+    """Say whether somebody can be called so."""
+    return type(name) is str and 0 < len(name) <= MAX_NAME and name.isprintable()
+
+
 CHAIN = "chain"  # the one key of a slot's metadata that is not its sender's: along which calls it came
 
 
@@ -66,7 +72,7 @@ class Opened(Struct, array_like=True):
     @property
     def chain(self) -> tuple[str, ...]:
         found = self.metadata.get(CHAIN, [])
-        if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
+        if not isinstance(found, list) or not all(map(is_name, found)):
             raise Damaged("the call chain of a slot is not one", reason="corrupt")
         return tuple(found)
 

@@ -29,6 +29,7 @@ from strongroom.services.threads.payloads import (
     CHAIN,
     Inert,
     PayloadTypes,
+    is_name,
     seal,
     type_name,
     unseal,
@@ -156,7 +157,7 @@ class AsyncThreads(Meant):
         at: int | None = None,
     ) -> Entry:
         """Turn a message into what is stored, or raise `InvalidInput`."""
-        if not (_is_name(from_id) and (to_id == "" or _is_name(to_id))):
+        if not (is_name(from_id) and (to_id == "" or is_name(to_id))):
             raise InvalidInput(
                 f"from_id and to_id must be up to {MAX_NAME} printable characters, not {from_id!r:.80} and "
                 f"{to_id!r:.80}; nothing changed"
@@ -320,7 +321,7 @@ def entries_of(threads: AsyncThreads, said: Sequence[Sequence[Any]]) -> tuple[En
             raise InvalidInput(
                 f"a message is sealed as a payload and its metadata: {problem}; nothing changed"
             ) from None
-        if opened.chain:
+        if CHAIN in opened.metadata:
             raise InvalidInput("only a dispatcher says along which chain a message came; nothing changed")
         require_name(type, "a payload's type")
         payload = Inert(type, Json(opened.payload))
@@ -385,7 +386,3 @@ def _info(id: str, stored: Info, here: Slice) -> ThreadInfo:
         here.first if here.length else stored.first,
         here.length or stored.first,
     )
-
-
-def _is_name(name: object) -> bool:
-    return type(name) is str and 0 < len(name) <= MAX_NAME and name.isprintable()
