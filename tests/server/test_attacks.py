@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 import httpx
@@ -11,6 +12,7 @@ import pytest
 import strongroom
 from strongroom.client.store import HttpStore
 from strongroom.codec import encode, pack
+from strongroom.dispatch import Dispatcher
 from strongroom.errors import InvalidInput, Unavailable
 from strongroom.operations import Operation, identify
 from strongroom.payloads import EventType, ToolCall
@@ -21,6 +23,7 @@ from strongroom.server.keys import Caller
 from strongroom.server.oidc import name_of
 from strongroom.services.runs.ledger import KIND as LEDGER
 from strongroom.services.runs.state import Ref, find, put, record
+from strongroom.services.threads.deliveries import DELIVERY, Delivery, read_delivery
 from strongroom.store import Append, Commit, Get, Key, Put, ReceiptOf, Write, new_id
 from tests.server.conftest import client
 from tests.server.serving import Served, served
@@ -128,6 +131,64 @@ def test_a_message_of_a_chain_cannot_be_made_up(writer: strongroom.Context, chai
     said = encode({"entries": [["str", ["hi", {"chain": chain}], "a", "worker"]]})
     with pytest.raises(InvalidInput, match="only a dispatcher"):
         store.perform(Operation("threads.append", Key("default", "thread", "t"), said, f"~{new_id()}"))
+
+
+# ---- workers --------------------------------------------------------------------------------------------------------
+
+
+def worked(writer: strongroom.Context, name: str, **said: object) -> None:
+    """Say as a worker what it does to the one message of a thread."""
+    store, key = writer.store, Key("default", DELIVERY, "t")
+    assert isinstance(store, HttpStore)
+    writer.threads.append("t", "x", from_id="user", to_id="h")
+    taken = encode({"owner": "w", "lease_seconds": 5.0})
+    lease = store.perform(Operation("dispatch.take", key, taken, f"~{new_id()}"))
+    assert lease is not None
+    told = encode({"owner": "w", "version": lease.versions[0], "index": 0, "lease_seconds": 5.0, **said})
+    store.perform(Operation(f"dispatch.{name}", key, told, f"~{new_id()}"))
+
+
+@pytest.mark.parametrize(
+    "answer", [[None, "a\nb\x00", 1], [None, "", 1], ["h", "a" * 3_000, 1]], ids=lambda a: a[1][:5]
+)
+def test_an_answer_of_a_type_that_none_can_have_is_refused(writer: strongroom.Context, answer: object) -> None:
+    with pytest.raises(InvalidInput, match="a payload's type"):
+        worked(writer, "conclude", answers=[answer])
+    assert len(writer.threads.get("t")) == 1
+
+
+@pytest.mark.parametrize("to", ["", "a\nb", "a" * 3_000], ids=lambda to: to[:5])
+def test_an_answer_to_nobody_is_refused(writer: strongroom.Context, to: str) -> None:
+    with pytest.raises(InvalidInput, match="to_id"):
+        worked(writer, "conclude", answers=[[to, "int", 1]])
+    assert len(writer.threads.list()) == 1
+
+
+def test_a_dead_letter_is_told_so_much_of_an_error_and_no_more(writer: strongroom.Context) -> None:
+    worked(writer, "conclude", dead={"error": "x" * 300_000, "attempts": 1})
+    [letter] = Dispatcher(writer).dead_letters()
+    assert letter.error == "x" * 2_000
+
+
+async def delivery(server: Served) -> Delivery:
+    scope = Scope(server.app.state.store)
+    return read_delivery(await scope.get(Get(scope.key(DELIVERY, "t"))))
+
+
+async def test_of_the_error_of_a_message_that_is_put_off_so_much_is_kept_and_no_more(
+    server: Served, writer: strongroom.Context
+) -> None:
+    worked(writer, "put_off", error="x" * 300_000)
+    assert (await delivery(server)).put_off["h"].error == "x" * 2_000
+
+
+@pytest.mark.parametrize("seconds", [1e9, 9e12, 9e15])
+async def test_a_message_is_put_off_for_a_year_at_most(
+    server: Served, writer: strongroom.Context, seconds: float
+) -> None:
+    worked(writer, "put_off", error="e", delay_seconds=seconds)
+    later = (await delivery(server)).put_off["h"].not_before / 1_000_000 - time.time()
+    assert 360 < later / 86_400 < 370
 
 
 # ---- ids ------------------------------------------------------------------------------------------------------------

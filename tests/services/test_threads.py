@@ -87,6 +87,12 @@ async def test_inert_data_can_be_passed_on_as_what_it_is(ctx: Any) -> None:
     assert [slot.payload for slot in slots] == [inert, inert]
 
 
+@pytest.mark.parametrize("type", ["", "a\nb", "a" * 3_000, 5], ids=lambda type: str(type)[:5])
+async def test_inert_data_of_a_type_that_none_can_have_is_refused(ctx: Any, type: Any) -> None:
+    with pytest.raises(InvalidInput, match="a payload's type"):
+        await ctx.threads.append("t", Inert(type, encode(1)), from_id="a")
+
+
 async def test_the_slot_holds_the_very_object(ctx: Any) -> None:
     payload = Text("hi")
     assert (await ctx.threads.append("t", payload, from_id="a")).payload is payload

@@ -34,7 +34,7 @@ from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 from strongroom.bridge import finish
-from strongroom.dispatch.leases import Dead, Lease, LeasedThread, LeaseLost, failure
+from strongroom.dispatch.leases import MOST_TOLD, Dead, Lease, LeasedThread, LeaseLost, failure
 from strongroom.dispatch.routes import ExecutorGone, Outgoing, Respond, Route, words_of
 from strongroom.errors import (
     REFUSING,
@@ -62,7 +62,6 @@ from strongroom.services.threads.values import Slot
 from strongroom.store import Range, Record
 
 PAGE = 64
-MOST_TOLD = 2_000  # characters of an error that a dead letter and its sender are told
 PATIENCE = (0.01, 0.1, 0.5, 1.0, 2.0)
 TOGETHER = 3  # workers that may vanish at a message before it runs alone; the last one allowed is always alone with it
 

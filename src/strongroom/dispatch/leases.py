@@ -15,7 +15,7 @@ from msgspec import Raw, Struct
 
 from strongroom.codec import Json, encode, pack
 from strongroom.dispatch.routes import Outgoing, Respond, Send
-from strongroom.errors import Conflict, InvalidInput, StrongroomError, shown
+from strongroom.errors import Conflict, InvalidInput, StrongroomError, shown, storable
 from strongroom.operations import Operation, Plan, perform
 from strongroom.services.threads.deliveries import (
     DELIVERY,
@@ -40,7 +40,10 @@ from strongroom.services.threads.reading import read_slice
 from strongroom.services.threads.registry import Step, call_key, chain_key, plan_call
 from strongroom.services.threads.threads import AsyncThreads, limits_told
 from strongroom.services.threads.values import Slot
-from strongroom.store import Delete, Entry, Expect, Get, Put, Range, Receipt, Record, Write
+from strongroom.store import Delete, Entry, Expect, Get, Put, Range, Receipt, Record, Write, require_name
+
+MOST_TOLD = 2_000  # characters of an error that a dead letter and its sender are told
+LONGEST_DELAY_SECONDS = 365 * 86_400.0
 
 T = TypeVar("T")
 
@@ -120,8 +123,8 @@ class LeasedThread:
         self, lease: Lease, record: Record, error: str, delay_seconds: float, commit_id: str | None = None
     ) -> int:
         """Leave a message that failed for later, and give the thread back. Return the time it is due again."""
-        later = self._scope.clock() + int(delay_seconds * 1_000_000)
-        state = failed(lease.state, record, error=error, not_before=later)
+        later = self._scope.clock() + int(min(LONGEST_DELAY_SECONDS, delay_seconds) * 1_000_000)
+        state = failed(lease.state, record, error=storable(error, MOST_TOLD), not_before=later)
         said = {"index": record.index, "error": error, "delay_seconds": delay_seconds}
         await self._move("put_off", lease, state, said, commit_id)
         return later
@@ -165,9 +168,9 @@ class LeasedThread:
         chain = self._chain(record)
         letter: tuple[Write, ...] = ()
         if dead is not None:
-            where, now = self._thread, self._scope.clock()
+            where, now, error = self._thread, self._scope.clock(), storable(dead.error, MOST_TOLD)
             letter = (
-                bury(where.space, thread_id=where.id, record=record, error=dead.error, attempts=dead.attempts, now=now),
+                bury(where.space, thread_id=where.id, record=record, error=error, attempts=dead.attempts, now=now),
             )
 
         def told(receipt: Receipt) -> Lease:
@@ -302,10 +305,10 @@ def failure(record: Record, dead: Dead) -> Respond:
 
 
 def answer_of(sealed: Sequence[Any]) -> Outgoing:
-    """Return an answer that a worker sealed."""
+    """Return an answer that a worker sealed, or raise `InvalidInput`."""
     to, type, payload = sealed
-    inert = Inert(type, encode(payload, depth=-1))
-    return Respond(inert) if to is None else Send(to, inert)
+    inert = Inert(require_name(type, "a payload's type"), encode(payload, depth=-1))
+    return Respond(inert) if to is None else Send(require_name(to, "to_id"), inert)
 
 
 def _sealed(item: Outgoing) -> list[Any]:

@@ -162,8 +162,10 @@ class AsyncThreads(Meant):
                 f"from_id and to_id must be up to {MAX_NAME} printable characters, not {from_id!r:.80} and "
                 f"{to_id!r:.80}; nothing changed"
             )
-        body = seal(payload, metadata)
-        native = None if type(payload) is Inert else payload
+        body, native = seal(payload, metadata), payload
+        if type(payload) is Inert:
+            require_name(payload.type, "a payload's type")
+            native = None
         now = self.scope.clock() if at is None else at
         return Entry(type_name(payload), body, 0, now, from_id, to_id or None, None, None, native)
 
@@ -323,7 +325,6 @@ def entries_of(threads: AsyncThreads, said: Sequence[Sequence[Any]]) -> tuple[En
             ) from None
         if CHAIN in opened.metadata:
             raise InvalidInput("only a dispatcher says along which chain a message came; nothing changed")
-        require_name(type, "a payload's type")
         payload = Inert(type, Json(opened.payload))
         made.append(threads.entry(payload, opened.metadata, from_id=from_id, to_id=to_id or ""))
     return tuple(made)
