@@ -299,6 +299,19 @@ def test_a_file_that_is_gone_for_a_moment_is_not_lost(path: Path, monkeypatch: p
     assert len(looked) == 1  # at the first look it was gone
 
 
+def test_a_log_that_is_removed_between_two_looks_is_not_left_over(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = killed(path, "deleted")
+    holds = module._holds_frames
+
+    def then_removed(file: Path) -> bool:
+        found = holds(file)
+        log.unlink(missing_ok=True)
+        return found
+
+    monkeypatch.setattr(module, "_holds_frames", then_removed)
+    module.refuse_stray_log(path)
+
+
 def _open_and_commit(path: Path, number: int) -> None:
     with closing(SqliteStore(path)) as store:
         store.commit(step(number, 1))

@@ -34,9 +34,8 @@ def refuse_stray_log(path: Path) -> None:
     log = Path(f"{path}-wal")
     wrong = None
     for _ in range(_LOOKS):
-        if not _holds_frames(log):
-            return
-        looked, wrong = facts_of(log), _wrong_with(path)
+        looked = facts_of(log) if _holds_frames(log) else None
+        wrong = None if looked is None else _wrong_with(path)  # in this order, see above
         if wrong is None:
             return
         time.sleep(_PAUSE_SECONDS)
