@@ -288,10 +288,11 @@ class SchemaMismatch(StoreError):
 class Damaged(StoreError):
     """What is stored is not what was written; nothing was served or changed.
 
-    Reasons: `corrupt`, `checksum`, `gap`, `replaced` (a file was deleted or exchanged under a live store),
-    `regressed` (the store is older than what it already acknowledged). Of a document that a scan came to, `place` is
-    the cursor behind it and `id` what it is called: whoever lists can go on. Of a match that a search came to, `place`
-    is what to `skip` to get behind it; a record is called by its stream and its index, as `chat[7]`.
+    Reasons: `corrupt`, `checksum`, `gap`, `replaced` (a file was deleted or exchanged under a live store, or lies
+    beside the log of another), `regressed` (the store is older than what it already acknowledged). Of a document that a
+    scan came to, `place` is the cursor behind it and `id` what it is called: whoever lists can go on. Of a match that a
+    search came to, `place` is what to `skip` to get behind it; a record is called by its stream and its index, as
+    `chat[7]`.
 
     >>> from pathlib import Path
     >>> from strongroom.archives import read_archive

@@ -175,8 +175,8 @@ REASONS = {
     ),
     "gap": Remedy("Records of a stream are missing.", "Restore a backup; `strongroom runs verify` says from where."),
     "replaced": Remedy(
-        "The file or the tables were exchanged or deleted under a live store.",
-        "Stop every process that uses it; put the right file back.",
+        "The file or the tables were exchanged or deleted under a live store, or a log is left of another file.",
+        "Stop every process that uses it; put the right file back. The message says if a log may be removed.",
     ),
     "regressed": Remedy(
         "The store is older than what it has acknowledged: an old copy, or a replica that lost data.",
