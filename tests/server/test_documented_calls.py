@@ -158,7 +158,7 @@ def test_a_pack_is_carried_over_under_a_key_that_only_its_owner_has(http: httpx.
     for wrong in ({}, {"Strongroom-Pack-Key": "f0" * 32}, {"Strongroom-Pack-Key": "a passphrase"}):
         refused = restored(**wrong)
         assert refused.status_code == 422 and "nothing changed" in refused.text
-        assert "f0f0" not in refused.text and "passphrase" not in refused.text
+        assert "f0" * 12 not in refused.text and "passphrase" not in refused.text
     assert http.get("/runs/sealed").status_code == 404
     assert restored(**key).json()["ws"]["objective"] == "Travel"
 
