@@ -33,7 +33,7 @@ FOR_WRITERS = {
     "dispatcher": {"bind", "drain", "handler", "run", "stop"},
 }
 WAITING = {"wait", "close"}
-THREAD = {"by_type", "follow", "length", "sent_by", "slice"}
+THREAD = {"by_type", "follow", "indexes", "length", "sent_by", "slice"}
 TABLE = {part: names - FOR_WRITERS.get(part, set()) - WAITING for part, names in READS.items()} | {"thread": THREAD}
 # What no signature forbids and the service refuses or does not find.
 WRONG = [*JUNK[:-2], "missing", "notes.md", "notes", "/no/such/file.md", "/../x", 0, 99, "99", "0" * 40, "x:y"]

@@ -31,7 +31,7 @@ LEAST_COLUMN = 10  # characters that a column gets whose neighbours are not fold
 GAP = 2  # between columns; rich has one on each side, but for the edges
 # Wider than any line: what is piped into grep must not be folded at 80 columns.
 UNFOLDED = 10_000
-_SECRET = re.compile(r"(?i)((?:^|&)[^=&]*(?:pass|secret|token|key)[^=&]*=)[^&]*")
+_SECRETS = ("pass", "secret", "token", "key")  # in the names of what an address may say
 _STYLES = {
     "DONE": "green", "FAILED": "red", "BUSY": "cyan", "PAUSED": "yellow", "WAITING_INPUT": "yellow",
     "live": "green", "deleted": "red", "expired": "yellow", "archived": "blue",
@@ -276,4 +276,9 @@ def hide_secrets(address: str) -> str:
         return address
     where, asked, query = rest.partition("?")
     _, at, host = where.rpartition("@")
-    return f"{scheme}://{'***' * bool(at)}{at}{host}{asked}" + _SECRET.sub(r"\1***", query)
+    return f"{scheme}://{'***' * bool(at)}{at}{host}{asked}" + "&".join(map(_without_value, query.split("&")))
+
+
+def _without_value(said: str) -> str:
+    name, _, value = said.partition("=")
+    return f"{name}=***" if value and any(word in name.lower() for word in _SECRETS) else said
