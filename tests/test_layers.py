@@ -18,6 +18,7 @@ RANK = {
     "alarms": -1,
     "unseen": -1,
     "codec": 1,
+    "allowed": 0,
     "arguments": 1,
     "entering": 0,
     "meant": 0,

@@ -264,3 +264,20 @@ async def test_searches_show_the_others_and_say_what_is_damaged(tmp_path: Path) 
         assert (len(messages["hits"]), messages["degraded"]) == (1, "1 cannot be read: chat[1]")
         everything = await call(client, "search", query="red door")
         assert (len(everything["results"]), everything["degraded"]) == (2, f"2 cannot be read: {ids[0]}, chat[1]")
+
+
+@pytest.mark.parametrize(
+    ("tool", "given", "named"),
+    [
+        ("run_update", {"run_id": "r", "expected_seq": 0, "status": "busy"}, [*get_args(strongroom.values.Status)]),
+        ("memory_propose", {"items": [{"content": "x", "rationale": "y", "typ": "fact"}]}, ["rationale", "confidence"]),
+        ("memory_propose", {"items": [{"content": "x", "rationale": "y", "type": "fakt"}]}, ["fact", "preference"]),
+    ],
+    ids=["status", "field", "type"],
+)
+async def test_a_refusal_names_what_may_stand_there(
+    connect: Connect, tool: str, given: dict[str, Any], named: list[str]
+) -> None:
+    async with connect() as client:
+        told = await refused(client, tool, **given)
+    assert [name for name in named if name not in told] == []

@@ -127,3 +127,22 @@ def test_a_question_to_a_server_that_it_cannot_read(server: Served, path: str, b
         answer = http.post(f"/store/{path}", content=body, headers={"Content-Type": MEDIA})
     assert answer.status_code == 422
     assert UNCHANGED not in answer.text
+
+
+@pytest.mark.parametrize(
+    ("path", "headers"),
+    [
+        ("/runs/%ff", []),
+        ("/runs?after=%ff", []),
+        ("/runs", [("Authorization", "Bearer x")] * 2),
+        ("/runs", [(f"X-{n}", "x") for n in range(150)]),
+        ("/nowhere", []),
+    ],
+    ids=["path", "query", "a header twice", "many headers", "no such page"],
+)
+def test_a_request_to_read_that_is_refused_before_anybody_knows_what_it_asks(
+    server: Served, path: str, headers: list[tuple[str, str]]
+) -> None:
+    with client(server.url) as http:
+        answer = http.get(path, headers=headers)
+    assert answer.status_code >= 400 and UNCHANGED not in answer.text

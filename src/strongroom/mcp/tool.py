@@ -9,6 +9,7 @@ import mcp_types as types
 import msgspec
 from msgspec import Meta, Struct
 
+from strongroom.allowed import allowed
 from strongroom.arguments import beyond
 from strongroom.errors import CommitUnknown, Conflict, InvalidInput, StrongroomError
 from strongroom.mcp.data import NOTICE, beginning
@@ -108,10 +109,11 @@ class Tool(Struct, frozen=True, kw_only=True):
         try:
             return msgspec.convert(given, self.takes)
         except msgspec.ValidationError as problem:
-            allowed = ", ".join(field.encode_name for field in msgspec.structs.fields(self.takes)) or "nothing"
+            takes = ", ".join(field.encode_name for field in msgspec.structs.fields(self.takes)) or "nothing"
             unchanged = "" if self.kind == "reads" else "; nothing changed"
+            inner = allowed(self.takes, str(problem)) if " - at `$." in str(problem) else ""
             raise InvalidInput(
-                f"{beyond(self.takes, given) or problem}; {self.name} takes: {allowed}{unchanged}"
+                f"{beyond(self.takes, given) or f'{problem}{inner}'}; {self.name} takes: {takes}{unchanged}"
             ) from None
 
 

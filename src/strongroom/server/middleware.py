@@ -88,7 +88,8 @@ class RequestMiddleware:
             if status:
                 raise  # the answer has begun: all that is left is to break it off
             called = scope.get("endpoint")
-            answer = problem(error, id, tidy=self._tidy, reads=getattr(called, "reads", False))
+            reads = getattr(called, "reads", scope["method"] in ("GET", "HEAD"))
+            answer = problem(error, id, tidy=self._tidy, reads=reads)
             if answer.status_code == 500:
                 # Where, not what: an error's message may quote what somebody stored.
                 where = "".join(traceback.format_tb(error.__traceback__))

@@ -17,12 +17,12 @@ from starlette.requests import ClientDisconnect
 from starlette.requests import Request as HttpRequest
 from starlette.types import Message, Receive, Scope
 
+from strongroom.allowed import allowed
 from strongroom.arguments import beyond
 from strongroom.codec import parse, require_few_values
 from strongroom.context import AsyncContext
 from strongroom.errors import InvalidInput
 from strongroom.retrieval import joined
-from strongroom.server.allowed import allowed
 from strongroom.server.bounded import fewer
 from strongroom.server.ids import caller_id
 from strongroom.server.keys import Caller
