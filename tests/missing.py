@@ -15,6 +15,7 @@ import pytest
 T = TypeVar("T")
 
 _MARK = "could not be had"
+_NO_MODULE = "could not import"  # as pytest says it
 
 
 class NotHad(Exception):
@@ -41,5 +42,5 @@ def not_here(what: str, why: str) -> NoReturn:
 
 def summary(reasons: Iterable[str]) -> list[str]:
     """Return a line for each thing that could not be had, with the number of tests that were not run for it."""
-    counted = Counter(reason.removeprefix("Skipped: ") for reason in reasons if _MARK in reason)
+    counted = Counter(reason.removeprefix("Skipped: ") for reason in reasons if _MARK in reason or _NO_MODULE in reason)
     return [f"{number:,} not run: {' '.join(reason.split())}" for reason, number in counted.most_common()]

@@ -23,6 +23,7 @@ def test_one(server): ...
 def test_two(server): ...
 def test_three(): ...
 def test_four(): pytest.skip("this store has no such thing")
+def test_five(): pytest.importorskip("no_such_package")
 """
 
 
@@ -39,10 +40,11 @@ def test_a_laptop_is_told_at_the_end_what_was_not_run_and_why(tmp_path: Path) ->
     assert done.returncode == 0, done.stdout
     end = done.stdout[done.stdout.index("NOT RUN") :]
     assert "2 not run: Postgres could not be had: nothing of that name" in end
+    assert "1 not run: could not import 'no_such_package'" in end
     assert "no such thing" not in end  # that a store has no such thing is no lack of this machine's
 
 
 def test_in_ci_it_is_an_error(tmp_path: Path) -> None:
     done = run(tmp_path, ci="true")
     assert done.returncode == 1
-    assert "1 passed, 1 skipped, 2 errors" in done.stdout
+    assert "1 passed, 2 skipped, 2 errors" in done.stdout

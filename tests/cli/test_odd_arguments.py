@@ -131,3 +131,15 @@ def test_the_public_half_of_a_key_signs_nothing(here: Path, type_in: Type) -> No
 def test_a_source_that_is_not_there_is_not_to_be_named_by_an_option(empty: Path, type_in: Type) -> None:
     shown = type_in("copy", "nowhere.db", "target.db")
     assert shown.code != 0 and "nowhere.db" in shown.err and "--url" not in shown.err
+
+
+@pytest.mark.parametrize(
+    "command", [["keys", "pair", "k"], ["runs", "export", "scraper", "p.zip", "--signing-key", "k"]]
+)
+def test_who_signs_without_the_package_for_it_is_told_which_extra_it_is(
+    here: Path, type_in: Type, monkeypatch: pytest.MonkeyPatch, command: list[str]
+) -> None:
+    Path("k").write_bytes(bytes(32)) if "export" in command else None
+    monkeypatch.setattr("strongroom.services.packs.signing.find_spec", lambda name: None)
+    shown = type_in(*command)
+    assert shown.code == 1 and "strongroom[signing]" in shown.err

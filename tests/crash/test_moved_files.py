@@ -20,6 +20,7 @@ from strongroom.backends.sqlite import reading as module
 from strongroom.errors import Damaged, Unavailable
 from tests.crash.processes import apart, ended_well, forked
 from tests.faults.checks import Broken, Lost, check, check_file, repeat, step
+from tests.missing import not_here
 
 
 @pytest.fixture(params=["events", "times"])
@@ -103,7 +104,7 @@ def _mounted_alone(path: Path) -> str:
 def test_a_file_that_is_mounted_alone_is_refused(path: Path) -> None:
     told = apart(_mounted_alone, path)
     if told == "cannot mount":
-        pytest.skip("this user may not mount anything")
+        not_here("a mount", "this user may not mount anything")
     assert told.startswith("hard_link: ") and "Mount the folder that holds it instead" in told
 
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 import psycopg
-import pytest
 from qdrant_client import QdrantClient
 
 import strongroom
 from strongroom.embedders import Embedder, unit
 from strongroom.vectors.pgvector import PgvectorMemories
 from strongroom.vectors.qdrant import QdrantMemories
+from tests.missing import not_here
 from tests.servers.postgres import PostgresServer
 
 SECRET = [0.123456, 0.654321, 0.271828, 0.314159]
@@ -60,7 +60,7 @@ def test_no_byte_of_a_vector_is_left_in_the_tables_of_postgres_after_a_vacuum(po
     database = address.rpartition("/")[2]
     with psycopg.connect(postgres_server.superuser(database), autocommit=True) as con:
         if con.execute("SELECT 1 FROM pg_available_extensions WHERE name = 'vector'").fetchone() is None:
-            pytest.skip("this Postgres does not have the extension vector")
+            not_here("pgvector", "this Postgres does not have the extension vector")
         con.execute("CREATE EXTENSION vector")
     with strongroom.open("memory://") as ctx:
         index = PgvectorMemories(address)

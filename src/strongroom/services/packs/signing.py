@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
+from importlib.util import find_spec
 from typing import Any
 
 from strongroom.codec import encode
@@ -15,6 +16,7 @@ ANCHOR = b"strongroom/anchor/1\0"
 
 def pair() -> tuple[bytes, bytes]:
     """Make a signing key: return its private half and its public one, 32 bytes each."""
+    _require_extra()
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     key = Ed25519PrivateKey.generate()
@@ -23,6 +25,7 @@ def pair() -> tuple[bytes, bytes]:
 
 def sign(manifest: dict[str, Any], private_key: bytes, domain: bytes = PACK) -> dict[str, Any]:
     """Return the signature to put into a manifest that has none yet."""
+    _require_extra()
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     try:
@@ -41,6 +44,7 @@ def problem(manifest: dict[str, Any] | None, public_key: bytes | None, domain: b
     signature = (manifest or {}).get("signature")
     if signature is None:
         return "it is not signed, and a public key was given" if public_key is not None else ""
+    _require_extra()
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
@@ -56,3 +60,8 @@ def problem(manifest: dict[str, Any] | None, public_key: bytes | None, domain: b
     except (InvalidSignature, ValueError, TypeError, LookupError):
         return "its signature is not valid"
     return ""
+
+
+def _require_extra() -> None:
+    if find_spec("cryptography") is None:
+        raise InvalidInput("signatures need `pip install 'strongroom[signing]'`; nothing changed")
