@@ -91,11 +91,55 @@ def test_a_repeat_of_the_commit_whose_receipt_is_lost_is_refused_and_not_applied
             with SqliteStore(path) as store:
                 for _ in range(2):
                     with pytest.raises(Damaged):
-                        ask(store, ReceiptOf("ana", made[index].id))
-                    with pytest.raises(Damaged):
                         store.commit(made[index])
                     store.commit(append(OTHER))
                 assert length(store) == 3
+
+
+@DAMAGE
+@pytest.mark.parametrize("index", [0, 1, 2])
+def test_whoever_asks_for_a_receipt_that_is_lost_is_told_once_that_is_noted(
+    path: Path, damage: str, index: int
+) -> None:
+    with closed_after(path, 3) as made:
+        spoil(path, damage.format(index=index))
+        with SqliteStore(path) as store:
+            store.commit(append(OTHER))
+            with pytest.raises(Damaged):
+                ask(store, ReceiptOf("ana", made[index].id))
+
+
+def test_whoever_asks_for_the_receipt_of_a_record_that_is_damaged_is_told_at_once(path: Path) -> None:
+    with closed_after(path, 3) as made:
+        spoil(path, BODY.format(index=2))
+        with SqliteStore(path) as store, pytest.raises(Damaged):
+            ask(store, ReceiptOf("ana", made[2].id))
+
+
+@DAMAGE
+def test_whoever_asks_for_a_receipt_that_was_never_made_is_not_refused_for_a_damaged_one(
+    path: Path, damage: str
+) -> None:
+    with closed_after(path, 3):
+        spoil(path, damage.format(index=2))
+        with SqliteStore(path) as store:
+            for _ in range(3):  # before anybody noted what is damaged: readers cannot
+                assert ask(store, ReceiptOf("ana", new_id())) is None
+            store.commit(append(OTHER))
+            assert ask(store, ReceiptOf("ana", new_id())) is None
+
+
+@DAMAGE
+def test_clients_of_a_server_go_on_beside_a_damaged_conversation(path: Path, damage: str) -> None:
+    with strongroom.open(path) as ctx:
+        for name in ("one", "two"):
+            ctx.sessions.open(name).append({"role": "user", "content": "hi"})
+        ctx.sessions.get("one").append({"role": "user", "content": "there"})
+    spoil(path, damage.replace("id = 'one'", "id = 'one' AND kind = 'message'").format(index=1))
+    with strongroom.open(path) as ctx:
+        for _ in range(3):  # a client's operations have ids of ours, and are looked for before they are made
+            ctx.sessions.get("two").append({"role": "user", "content": "again"}, commit_id=f"~{new_id()}")
+        assert len(ctx.sessions.get("two")) == 4
 
 
 def test_the_stream_goes_on_behind_a_damaged_record(path: Path) -> None:

@@ -9,7 +9,7 @@ now and then. Ids that callers chose, and answers, go into the table at once.
 A record that is damaged does not say any more which receipt it carries. Of the commit it answers for two things are
 still known: it ended with an append to that stream, and its id, which is one of ours, lies between those of its
 neighbours. That is noted in `receipt` instead (`LostReceipt`), under a space that nobody can have, and whoever may be
-repeating that commit is refused. Everybody else goes on.
+repeating that commit is refused, by the writer at the latest. Everybody else goes on.
 
 When a receipt may go is written with it, so that processes which keep them for different times do not fight.
 """
@@ -17,6 +17,7 @@ When a receipt may go is written with it, so that processes which keep them for 
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -41,6 +42,7 @@ from strongroom.store import OUR_SECONDS, Commit, Receipt, ReceiptOf, new_id
 
 DIGEST_BYTES = 16  # of a digest that a record can carry
 FOREVER = 1 << 62  # and some more: touching a receipt adds to it
+AHEAD_NS = 60_000_000_000  # how far the clock of who made an id may be ahead of ours
 LOST = "\U0010fffe"  # before the space of a receipt that cannot be read; no space begins with it: it is not printable
 
 _encode = msgspec.json.Encoder().encode
@@ -55,6 +57,7 @@ _CARRIERS = f"SELECT c.start, h.space, h.kind, h.id, {HEAD_COLUMNS} FROM carrier
 _PLACES = "SELECT start, ref FROM carrier JOIN head USING (ref)"
 _CARRYING = f"SELECT {RECORD_COLUMNS} FROM record WHERE pos >= ? AND pos < ? AND receipt IS NOT NULL"
 _CARRIED = "SELECT pos, receipt FROM record WHERE pos >= ? AND pos < ? AND receipt IS NOT NULL"
+_OF_ID = " AND substr(receipt, 1, 16) = ?"
 _FILE = (
     "INSERT OR IGNORE INTO receipt (space, id, until, digest, versions, answer, sum) VALUES (?, ?, ?, ?, ?, NULL, ?)"
 )
@@ -213,15 +216,14 @@ def find(con: apsw.Connection, asked: ReceiptOf) -> Receipt | None:
     row: Any = con.execute(_FIND, (asked.space, asked.id)).fetchone()
     if row is not None:
         return to_receipt(asked.space, asked.id, row)
-    if portable(asked.id) is None:
+    short = portable(asked.id)
+    if short is None:
         return None
-    lost = [*_all_lost(con)]
-    for found in carried_by(con):
+    for found in carried_by(con, asked.space, short):
         if isinstance(found, LostReceipt):
-            lost.append(found)
-        elif found[:2] == (asked.space, asked.id):
-            return Receipt(asked.id, _versions.decode(found[3]), found[2], repeated=True)
-    for one in lost:
+            raise found.refused(asked.id)
+        return Receipt(asked.id, _versions.decode(found[3]), found[2], repeated=True)
+    for one in _all_lost(con):
         if one.may_be(asked.space, asked.id):
             raise one.refused(asked.id)
     return None
@@ -230,26 +232,32 @@ def find(con: apsw.Connection, asked: ReceiptOf) -> Receipt | None:
 Carried = tuple[str, str, bytes, bytes]
 
 
-def carried_by(con: apsw.Connection) -> Iterator[Carried | LostReceipt]:
-    """Return what lies in records alone: space, id, digest and versions of each receipt, or what is known of one.
+def carried_by(
+    con: apsw.Connection, space: str | None = None, id: bytes | None = None
+) -> Iterator[Carried | LostReceipt]:
+    """Return what lies in records alone: space, id, digest and versions of each receipt, or what is known of one. With
+    `space` and `id`, only of the one that says to be that: nothing else is read, however much is carried.
 
     Whose a receipt is, is told by the head of the stream that carries it: so the names in it must be what was written,
     and so must the record.
     """
-    for start, *name, ref, stream, alive, version, value, tags, text, chain, total in _carriers(con):
-        space = _space_of(con, name, (ref, stream, alive, version, value, tags, text, chain, total))
+    for start, *name, ref, stream, alive, version, value, tags, text, chain, total in _carriers(con, space):
         try:
             first: int | None = unsealed(ref, start)
         except Damaged:
             first = None  # then all that the stream carries, or ever did
         base = ref << INDEX_BITS
-        rows = _carrying_records(con, base + (first or 0), base + (1 << INDEX_BITS))
-        yield from _receipts_of(space, ref, rows, in_order=first is not None)
+        rows = _carrying_records(con, base + (first or 0), base + (1 << INDEX_BITS), id)
+        if rows:
+            owner = _space_of(con, name, (ref, stream, alive, version, value, tags, text, chain, total))
+            yield from _receipts_of(owner, ref, rows, in_order=first is not None and id is None)
 
 
-def _carriers(con: apsw.Connection) -> list[Any]:
+def _carriers(con: apsw.Connection, space: str | None) -> list[Any]:
     """Return where streams carry receipts, each with its head; of one whose name is no text, without."""
     try:
+        if space is not None:
+            return con.execute(f"{_CARRIERS} WHERE h.space = ?", (space,)).fetchall()
         return con.execute(_CARRIERS).fetchall()
     except UnicodeDecodeError:
         pass
@@ -263,14 +271,16 @@ def _carriers(con: apsw.Connection) -> list[Any]:
     return rows
 
 
-def _carrying_records(con: apsw.Connection, start: int, stop: int) -> list[Any]:
-    """Return the records that carry receipts; of one whose text is none, which the driver refuses, only the receipt."""
+def _carrying_records(con: apsw.Connection, start: int, stop: int, id: bytes | None) -> list[Any]:
+    """Return the records that carry receipts, or that of this id; of one whose text is none, which the driver refuses,
+    only the receipt."""
+    only, wanted = ("", ()) if id is None else (_OF_ID, (id,))
     try:
-        return con.execute(_CARRYING, (start, stop)).fetchall()
+        return con.execute(_CARRYING + only, (start, stop, *wanted)).fetchall()
     except UnicodeDecodeError:
         pass
     rows: list[Any] = []
-    carried: list[Any] = con.execute(_CARRIED, (start, stop)).fetchall()
+    carried: list[Any] = con.execute(_CARRIED + only, (start, stop, *wanted)).fetchall()
     for pos, receipt in carried:
         try:
             rows += con.execute(_CARRYING, (pos, pos + 1)).fetchall()
@@ -294,19 +304,29 @@ def _space_of(con: apsw.Connection, name: list[Any], head: tuple[Any, ...]) -> s
 
 def _receipts_of(space: str, ref: int, rows: list[Any], *, in_order: bool) -> Iterator[Carried | LostReceipt]:
     """Read what the records of one stream carry. What they have carried since the last filing has growing ids."""
-    read = {row[0] & MASK: _receipt_in(space, row) for row in rows}
-    bad = [index for index, found in read.items() if found is None]
+    read = [(row[0] & MASK, _receipt_in(space, row) if space else None) for row in rows]
     if not space:
-        bad = [*read][:1]  # one note for all of them
-    for index in bad:
-        before = [found[1] for place, found in read.items() if found and place < index and in_order and space]
-        behind = [found[1] for place, found in read.items() if found and place > index and in_order and space]
-        # What a damaged record says of an id may still be right, and greater than what our clock makes.
-        said = [row[-2][:16].hex() for row in rows if type(row[-2]) is bytes]
-        upto = behind[0] if behind else max(new_id(), *said)
-        yield LostReceipt(space, ref, index, before[-1] if before else "", upto)
-    if space:
-        yield from filter(None, read.values())
+        read = read[:1]  # one note for all of them
+    # What a damaged record says of an id may still be right, and greater than what our clock makes: as far as clocks
+    # of several machines may be apart.
+    now = time.time_ns()
+    ahead = new_id(now + AHEAD_NS)
+    said = [one for row in rows if type(row[-2]) is bytes and (one := row[-2][:16].hex()) < ahead]
+    latest = max(new_id(now), *said)
+    behind = latest
+    lost: list[tuple[int, str]] = []
+    for index, found in reversed(read):
+        if found is None:
+            lost.append((index, behind))
+        elif in_order:
+            behind = found[1]
+    before = ""
+    for index, found in read:
+        if found is None:
+            yield LostReceipt(space, ref, index, before, lost.pop()[1])
+        else:
+            before = found[1] if in_order else ""
+            yield found
 
 
 def _receipt_in(space: str, row: tuple[Any, ...]) -> Carried | None:
