@@ -41,6 +41,8 @@ if what == "deleted":
     os.remove(path)
 if what == "emptied":
     os.truncate(path, 0)
+if what == "left with a line feed":  # as `echo > agent.db` does
+    open(path, "w").write("\\n")
 os.kill(os.getpid(), 9)
 """
 
@@ -80,7 +82,7 @@ def refused(path: Path, opening: Callable[[Path], object]) -> str:
 # ---- the file is gone -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("what", ["deleted", "emptied"])
+@pytest.mark.parametrize("what", ["deleted", "emptied", "left with a line feed"])
 @pytest.mark.parametrize("way", WAYS)
 def test_where_only_a_log_is_left_no_new_store_takes_its_place(path: Path, what: str, way: str) -> None:
     log = killed(path, what)

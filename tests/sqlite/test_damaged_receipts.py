@@ -181,8 +181,63 @@ def test_where_a_stream_begins_to_carry_need_not_be_known(path: Path) -> None:
     with closed_after(path, 2) as made:
         spoil(path, "UPDATE carrier SET start = start + 1")
         with SqliteStore(path) as store:
-            assert store.commit(append(OTHER)).versions == (2,)
             assert [store.commit(commit).versions for commit in made] == [(1,), (2,)]
+            assert store.commit(append(OTHER)).versions == (2,)
+
+
+def test_who_commits_just_when_it_is_found_that_receipts_are_lost_anywhere_is_refused_once(path: Path) -> None:
+    with closed_after(path, 2):
+        spoil(path, "UPDATE carrier SET start = start + 1")
+    with SqliteStore(path) as store, pytest.raises(Damaged):
+        store.commit(append(OTHER))
+    with SqliteStore(path) as store:
+        assert store.commit(append(OTHER)).versions == (2,)
+
+
+def flip(path: Path, what: str) -> None:
+    """Flip one bit of the row that holds the second of four commits, or of the place that says which stream carries."""
+    raw = bytearray(path.read_bytes())
+    at = raw.index(b'Note"two"')
+    header = raw.rindex(b"\x0d\x00", 0, at)  # how long it is, and NULL for the rowid
+    if what == "the place of the record":
+        raw[header - 5] ^= 1
+    elif what == "a receipt that is text":
+        raw[at - 1] ^= 1
+    elif what == "columns that moved":
+        raw[header + 8] ^= 0x80
+    else:
+        with apsw.Connection(str(path)) as con:
+            (page,) = con.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'carrier'").fetchone() or (0,)
+        base = (int(page) - 1) * 4096
+        raw[base + int.from_bytes(raw[base + 8 : base + 10], "big") + 1] ^= 2
+    path.write_bytes(raw)
+
+
+FLIPS = ["the place of the record", "a receipt that is text", "columns that moved", "the stream that carries"]
+
+
+@pytest.mark.parametrize("what", FLIPS)
+@pytest.mark.parametrize("reopened", [False, True])
+def test_a_flipped_bit_makes_no_repeat_count_twice_and_stops_no_other_tenant(
+    path: Path, what: str, reopened: bool
+) -> None:
+    made = [
+        Commit(new_id(), (), (Append(LOG, (Entry("Note", encode(name), text=None),)),), b"what was asked..")
+        for name in ("one", "two", "six", "ten")
+    ]
+    with SqliteStore(path) as store:
+        for commit in made:
+            store.commit(commit)
+    flip(path, what)
+    with SqliteStore(path) as store, pytest.raises(Damaged):
+        store.commit(made[1])
+    if reopened:
+        with SqliteStore(path) as store, pytest.raises(Damaged):
+            store.commit(made[1])
+    with SqliteStore(path) as store:
+        for _ in range(2):
+            store.commit(append(Key("bob", "log", "one")))
+        assert length(store, Key("bob", "log", "one")) == 2
 
 
 @pytest.mark.parametrize("name", ["''", "cast(x'74ff' AS TEXT)"])

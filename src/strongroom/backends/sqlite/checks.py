@@ -16,9 +16,9 @@ import apsw
 from msgspec import Struct
 
 from strongroom.backends.memory import link
+from strongroom.backends.sqlite.carried import unsealed
 from strongroom.backends.sqlite.erasure import pending
 from strongroom.backends.sqlite.failures import DRIVER_ERRORS
-from strongroom.backends.sqlite.receipts import unsealed
 from strongroom.backends.sqlite.rows import (
     MASK,
     RECORD_COLUMNS,

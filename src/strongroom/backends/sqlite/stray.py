@@ -71,7 +71,7 @@ def _wrong_with(path: Path) -> str | None:
         size = 0
     except OSError:
         return None  # whoever opens it is told
-    if size == 0:
+    if size <= 1:  # SQLite takes a file of one byte for an empty one
         return (
             f"{path} is {'empty' if path.exists() else 'missing'}, and {log} holds commits that were acknowledged: put "
             f"that file back, and it opens with them. If it cannot be had, or is not wanted, remove {log}"

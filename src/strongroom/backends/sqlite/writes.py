@@ -106,7 +106,7 @@ class Writer:
 
     def start(self) -> bool:
         """Get ready for a transaction that has just begun; tell whether somebody else committed since the last."""
-        self.wrote = self.writing = False
+        self.wrote = self.writing = self.receipts.noting = False
         self.texts = 0
         version = self.con.data_version()
         self._alone = version == self._version
@@ -156,6 +156,7 @@ class Writer:
             self._make_durable(space, id)
             return receipt
         cache = self._cache
+        self.wrote |= self.receipts.noting  # it stays noted if this is refused: noted later, it would be of more ids
         if self.receipts.lost and commit.writes and type(last := commit.writes[-1]) is Append and can_carry(commit):
             self.receipts.require_unmade(space, id, cache[last.key].ref)
         if len(commit.expects) + len(commit.writes) > FEW:
