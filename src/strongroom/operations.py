@@ -249,7 +249,13 @@ async def _asked(there: Performer, operation: Operation, decide: Callable[[], Aw
         raise unchanged(_named(problem, operation)) from None
     except StrongroomError as problem:
         raise unchanged(problem) from None
-    assert receipt is not None, "a server knows what is for callers to decide"
+    if receipt is None:  # a server knows what is for callers to decide
+        raise CommitUnknown(
+            "what was answered is no receipt; the commit may or may not have happened, which a repeat with the same id "
+            "tells",
+            reason="connection",
+            commit_id=id,
+        )
     return receipt
 
 

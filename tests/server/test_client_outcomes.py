@@ -77,11 +77,24 @@ def test_a_server_that_stops_at_the_second_try_does_not_vouch_for_the_first() ->
     assert str(told.value) == f"the server is stopping{UNKNOWN}"
 
 
-@pytest.mark.parametrize("status", [302, 404, 413])
-def test_what_was_turned_away_before_the_server_changed_nothing(status: int) -> None:
-    with pytest.raises(SchemaMismatch) as told:
+@pytest.mark.parametrize(
+    "status", [301, 302, 307, 400, 401, 403, 404, 405, 408, 409, 410, 413, 418, 422, 451, 460, 499]
+)
+def test_whoever_turns_a_request_away_may_have_turned_its_answer_away(status: int) -> None:
+    with pytest.raises(CommitUnknown) as told:
         asked().answered(status, {}, b"<html>")
-    assert str(told.value) == f"this is not a Strongroom server (it answered {status}); nothing changed"
+    assert str(told.value) == f"this is not a Strongroom server (it answered {status}){UNKNOWN}"
+
+
+def test_a_proxy_that_asks_for_patience_gets_it() -> None:
+    assert asked().answered(429, {}, b"<html>") is not None
+
+
+@pytest.mark.parametrize("status", [302, 404, 413])
+def test_a_read_that_is_turned_away_was_no_servers(status: int) -> None:
+    with pytest.raises(SchemaMismatch) as told:
+        asked(commit_id=None).answered(status, {}, b"<html>")
+    assert str(told.value) == f"this is not a Strongroom server (it answered {status})"
 
 
 def test_a_read_hears_nothing_about_changes() -> None:
@@ -178,6 +191,13 @@ async def test_an_operation_that_another_program_answered_is_unknown(
     assert told.value.commit_id == "mine"
     with pytest.raises(CommitUnknown):
         await (await strongroom.aconnect("http://there")).threads.append("t", 1, from_id="a")
+
+
+def test_an_operation_that_is_answered_with_no_receipt_is_unknown(behind: Callable[[Answer], None]) -> None:
+    behind(lambda _: httpx.Response(200, content=b"\xc0"))
+    with pytest.raises(CommitUnknown) as told:
+        strongroom.connect("http://there").threads.append("t", 1, from_id="a", commit_id="mine")
+    assert told.value.commit_id == "mine"
 
 
 @pytest.mark.parametrize("answer", STRANGERS)

@@ -118,9 +118,9 @@ class Retry:
         # Any other that is not ours, a bare 500 above all, is one that a repeat would only get again.
         again = status in BUSY or (status >= BETWEEN and told is None)
         again = again and getattr(error, "reason", "") not in REFUSING
-        # Only the server can say that nothing changed, and a bare StoreError is one that does not know what happened.
-        between = status >= 500 and told is None
-        self._perhaps_done |= between or isinstance(error, CommitUnknown) or type(error) is StoreError
+        # Only the server can say that nothing changed: whoever stands in between may refuse its answer, whatever the
+        # status of that is. A bare StoreError is a server that does not know what happened.
+        self._perhaps_done |= told is None or isinstance(error, CommitUnknown) or type(error) is StoreError
         pause = self._pause(float(asked) if asked.isdecimal() else 0.0, self._patience) if again else None
         if pause is not None:
             return pause
@@ -220,7 +220,7 @@ def _told(content: bytes) -> dict[str, Any] | None:
 
 def _error(status: int, told: dict[str, Any] | None, hint: str) -> StrongroomError:
     if told is None:
-        if status >= 500:
+        if status >= 500 or status in BUSY:
             return Unavailable(f"something in between answered {status}", reason="unreachable")
         return SchemaMismatch(f"this is not a Strongroom server (it answered {status})", reason="http")
     message, code, details = str(told["error"]), told["code"], told.get("details", {})
