@@ -158,6 +158,18 @@ def test_why_a_memory_was_revoked_by_its_id_goes_with_it(tmp_path: Path, erase: 
     assert canaries(tmp_path) == 0
 
 
+@pytest.mark.parametrize("erase", ERASED_BY.values(), ids=ERASED_BY)
+def test_why_the_source_of_a_memory_was_revoked_goes_with_it(tmp_path: Path, erase: Any) -> None:
+    source = f"mail from {CANARY}"
+    with strongroom.open(tmp_path / "agent.db") as ctx:
+        memory = ctx.memories.add("drinks tea", user_id="u1", source_refs=[source.upper()])
+        ctx.memories.revoke(source_ref=source, by="bob", reason=f"Ana has {CANARY}")
+        assert erase(ctx, memory.id).complete
+        assert canaries(tmp_path) == 0
+        with pytest.raises(InvalidInput, match="revoked"):
+            ctx.memories.add("milk", user_id="u2", source_refs=[source])
+
+
 async def test_a_memory_that_was_revoked_and_erased_is_no_source_for_others(ctx: Any) -> None:
     memory = await ctx.memories.add("drinks tea", user_id="u1")
     await ctx.memories.revoke(source_ref=memory.id, by="bob", reason=CANARY)

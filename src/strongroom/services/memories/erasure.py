@@ -22,6 +22,7 @@ from msgspec import Struct
 
 from strongroom.codec import encode
 from strongroom.errors import Damaged, NotFound
+from strongroom.folding import folded
 from strongroom.operations import Operation, Plan, erasing_step, perform, still_pending
 from strongroom.scope import AT_ONCE, Scope
 from strongroom.services.erasing import briefly, require_brief, waiting
@@ -86,10 +87,10 @@ class Erasure:
     async def clear(self, targets: Sequence[Target], derived: bool, by: str) -> Cleared:
         """Take away what is to be erased. Doing so again does nothing more; whoever calls notes that it was done."""
         wanted, batches, unread, kept = Targets(targets), 0, dict[str, str](), dict[str, str]()
-        chosen, named = dict[str, bool](), dict[str, None]()
+        chosen, named, sources = dict[str, bool](), dict[str, None](), set[str]()
         looked = False
         while True:
-            found, left = await self._chosen(wanted, derived, unread)
+            found, left = await self._chosen(wanted, derived, unread, sources)
             rest = [id for id, erased in found.items() if not erased and id not in kept]
             if looked and not rest:
                 break
@@ -97,7 +98,7 @@ class Erasure:
             chosen |= found
             named |= left
             batches += await self._batches(wanted, chosen.keys(), derived, by, unread, kept)
-            await self._revocations(wanted, chosen.keys(), unread, kept)
+            await self._revocations(wanted, chosen.keys() | sources, unread, kept)
             rest.reverse()  # what was derived before what it was derived from, by which it is found
             await self._despite_damage("memory", rest, partial(self._memories, by), str, kept)
         return Cleared(
@@ -149,18 +150,23 @@ class Erasure:
             yield held
 
     async def _chosen(
-        self, wanted: Targets, derived: bool, unread: dict[str, str]
+        self, wanted: Targets, derived: bool, unread: dict[str, str], sources: set[str]
     ) -> tuple[dict[str, bool], dict[str, None]]:
-        """Return the memories to erase, each with whether it is so already, and those derived from them that stay."""
+        """Return the memories to erase, each with whether it is so already, and those derived from them that stay. Add
+        to `sources` what the former cite, as it is spelt alike."""
         chosen: dict[str, bool] = {}
+
+        def choose(memories: Iterable[Memory]) -> None:
+            for memory in memories:
+                chosen[memory.id] = memory.status == "erased"
+                sources.update(map(folded, memory.source_refs))
+
         for target in wanted.targets:
             if target.memory_id is not None:
-                chosen |= await self._lineage(target.memory_id)
+                choose(await self._lineage(target.memory_id))
         for scan in wanted.scans(self._scope.space):
             async for page in self._all(scan, Memory, unread):
-                for _, memory in page:
-                    if wanted.include(memory):
-                        chosen[memory.id] = memory.status == "erased"
+                choose(memory for _, memory in page if wanted.include(memory))
         named: dict[str, None] = {}
         waiting = list(chosen)
         while waiting:
@@ -169,24 +175,24 @@ class Erasure:
                 new = [memory for _, memory in page if memory.id not in chosen and memory.id not in named]
                 waiting += [memory.id for memory in new]
                 if derived:
-                    chosen |= {memory.id: memory.status == "erased" for memory in new}
+                    choose(new)
                 else:
                     named |= dict.fromkeys(memory.id for memory in new)
         return chosen, named
 
-    async def _lineage(self, memory_id: str) -> dict[str, bool]:
+    async def _lineage(self, memory_id: str) -> Iterable[Memory]:
         """Return a memory with those it replaced and those that replaced it."""
-        chosen: dict[str, bool] = {}
+        chosen: dict[str, Memory] = {}
         frontier = {memory_id}
         while frontier:
             found = await self._get(sorted(frontier))
             if not chosen and not found:
                 raise NotFound(f"there is no memory {memory_id!r:.80}; nothing changed", kind="memory", id=memory_id)
-            chosen |= {id: one.status == "erased" for id, one in found.items()}
+            chosen |= found
             frontier = {
                 id for one in found.values() for id in (*one.supersedes, one.superseded_by) if id
             } - chosen.keys()
-        return chosen
+        return chosen.values()
 
     async def _get(self, ids: Sequence[str]) -> dict[str, Memory]:
         documents = await self._scope.get_each([Get(self._scope.key(keys.MEMORY, id)) for id in ids])
@@ -246,8 +252,11 @@ class Erasure:
             count += len(held) - (len(kept) - before)
         return count
 
-    async def _revocations(self, wanted: Targets, ids: Set[str], unread: dict[str, str], kept: dict[str, str]) -> None:
-        """Take out of every revocation of what is erased what it says; that it is revoked stays known by its hash.
+    async def _revocations(
+        self, wanted: Targets, names: Set[str], unread: dict[str, str], kept: dict[str, str]
+    ) -> None:
+        """Take out of every revocation of what is erased, or of a source that it cites, what it says; that it is
+        revoked stays known by its hash, to whoever cites it too.
 
         All of them are looked at: their keys are hashes, which tell nothing of whose message it was.
         """
@@ -262,7 +271,9 @@ class Erasure:
             await erasing_step(self._scope, keys.log_key(self._scope.space), attempt)
 
         def about(revoked: Revoked) -> bool:
-            return revoked.source_ref in ids or wanted.cited([revoked.source_ref])
+            return not names.isdisjoint({revoked.source_ref, folded(revoked.source_ref)}) or wanted.cited(
+                [revoked.source_ref]
+            )
 
         async for page in self._all(Scan(self._scope.space, keys.REVOCATION, limit=PAGE), Revoked, unread):
             telling = [document.key for document, revoked in page if about(revoked) and nameless(revoked) != revoked]
