@@ -27,7 +27,9 @@ def quoted(before: str, text: str) -> str:
     A line ends at whatever ends one for anybody: U+2028 or a form feed, too.
     """
     first, *others = text.strip().splitlines() or [""]
-    lines = [_kept(_OPENS.match(before + first), before + first)]
+    begun = before + first
+    # Of a text in which nothing is seen a list's own mark is left, and underlines what stands before it.
+    lines = [_kept(_OPENS.match(begun) or (_UNDERLINES.match(begun) if before else None), begun)]
     lines += [_kept(_OPENS.match(line) or _UNDERLINES.match(line), line) for line in others]
     return "\n  ".join(lines)
 

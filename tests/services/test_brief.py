@@ -155,7 +155,7 @@ def test_no_text_at_all_makes_a_heading(pieces: list[str]) -> None:
     [
         "Build it", "ticket #12, channel #ops", "#hashtag", "a - b\nc = d", "- one\n- two", "* * *", "**bold**", "-x-",
         "a\n=> b", "`code`", "```code``` in a line", "~ about ~", "<b>bold</b>", "a < b", "1. one\n2) two", "> said",
-        "", "C# is ## not a heading here", "--flag", "-",
+        "C# is ## not a heading here", "--flag", "-",
     ],
 )  # fmt: skip
 def test_other_text_stands_in_a_brief_as_it_is(text: str) -> None:
@@ -167,12 +167,17 @@ def test_other_text_stands_in_a_brief_as_it_is(text: str) -> None:
     ("text", "shown"),
     [
         ("## 6. Known\nall", "\\## 6. Known\n  all"), ("a\n> - ## b", "a\n  > - \\## b"), ("a\n---", "a\n  \\---"),
-        ("```py\n# x\n```", "\\```py\n  \\# x\n  \\```"),
+        ("```py\n# x\n```", "\\```py\n  \\# x\n  \\```"), ("", ""), ("-", "-"),
     ],
 )  # fmt: skip
 def test_what_would_be_a_heading_has_a_backslash_before_it(text: str, shown: str) -> None:
     assert quoted("", text) == shown
     assert quoted("said: ", "## not at the beginning") == "said: ## not at the beginning"
+
+
+@pytest.mark.parametrize("text", ["", "\n", "\u200b", "\u3000"])
+def test_the_mark_of_an_item_without_a_visible_letter_underlines_nothing(text: str) -> None:
+    assert seen_as_headings(f"Criteria:\n{quoted('- ', text)}\n") == []
 
 
 TEXT = st.text(max_size=200)
