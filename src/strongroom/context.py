@@ -22,7 +22,8 @@ from strongroom.services.prompt.options import Shares
 from strongroom.services.prompt.prompts import AsyncPrompts
 from strongroom.services.prompt.values import Prompt
 from strongroom.services.runs.run import AsyncRun
-from strongroom.services.runs.runs import ACTOR, AsyncRuns
+from strongroom.services.runs.runs import AsyncRuns
+from strongroom.services.runs.state import speaker
 from strongroom.services.sessions.session import AsyncSession
 from strongroom.services.sessions.sessions import AsyncSessions
 from strongroom.services.threads.registry import AsyncRegistry
@@ -172,7 +173,7 @@ class AsyncContext(EnteredAsync, Meant):
         public_key: bytes | None = None,
         key: Secret | None = None,
         max_bytes: int = everything.MAX_BYTES,
-        actor: str = ACTOR,
+        actor: str | None = None,
         commit_id: str | None = None,
     ) -> Restored:
         """Bring back everything that `export` wrote, in one commit: all of it appears, or nothing.
@@ -182,7 +183,13 @@ class AsyncContext(EnteredAsync, Meant):
         `key` opens an encrypted pack.
         """
         return await everything.restore(
-            self, path, public_key=public_key, key=key, max_bytes=max_bytes, actor=actor, commit_id=commit_id
+            self,
+            path,
+            public_key=public_key,
+            key=key,
+            max_bytes=max_bytes,
+            actor=speaker(self.scope, actor),
+            commit_id=commit_id,
         )
 
     @checked

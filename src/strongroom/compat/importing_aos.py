@@ -27,7 +27,7 @@ from strongroom.compat.aos_context._patches import run_config
 from strongroom.compat.aos_context.config import DEFAULT_CONFIG, ContextConfig
 from strongroom.compat.aos_context.validation import ValidationError
 from strongroom.errors import Conflict, InvalidInput, NotFound, StrongroomError
-from strongroom.services.runs.runs import ACTOR
+from strongroom.services.runs.state import ACTOR
 
 # Who a run comes from whose folder has no ledger: `server.py` wrote none, and its runs commit memories freely.
 SERVICE = "aos-context-server"

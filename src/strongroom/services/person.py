@@ -44,7 +44,7 @@ from strongroom.services.memories.targets import Target
 from strongroom.services.owning import OWNER
 from strongroom.services.runs.erasure import empty
 from strongroom.services.runs.erasure import of_owner as runs_of
-from strongroom.services.runs.runs import ACTOR
+from strongroom.services.runs.state import speaker
 from strongroom.services.sessions.beside import Taking
 from strongroom.services.sessions.erasure import close, erase_left, erase_rest, erase_said, remove, rests_of
 from strongroom.services.sessions.layouts import CONVERSATION, OWNERLESS
@@ -156,7 +156,7 @@ class _Taken:
         for id in await _without_session(scope, user_id):
             self._beside += await self._unless_damaged(f"the rest of session {id!r}", erase_left(scope, id)) or 0
         for id in runs:
-            emptying = empty(scope, id, user_id, reason=self._reason or WHY, actor=self._by or ACTOR)
+            emptying = empty(scope, id, user_id, reason=self._reason or WHY, actor=self._by or speaker(scope))
             self._emptied[id] = await self._unless_damaged(f"run {id!r}", emptying) or False
         owned = Taking(scope, keys.log_key(scope.space))
         for line in await owned.lines_of(user_id):

@@ -19,7 +19,6 @@ from strongroom.context import AsyncContext
 from strongroom.errors import InvalidInput
 from strongroom.server.keys import Caller, Right
 from strongroom.server.settings import Settings
-from strongroom.services.runs.runs import ACTOR
 
 
 class Invocation(Struct, frozen=True):
@@ -61,7 +60,7 @@ class Row(Struct, frozen=True):
 
 def said(caller: Caller, given: object) -> str:
     """Return who is recorded: the key, and after it whom it says it acts for."""
-    if given in (None, "", ACTOR):
+    if given in (None, ""):
         return caller.name
     return str(given) if caller.may("admin") else f"{caller.name}/{given}"
 

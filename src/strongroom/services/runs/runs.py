@@ -19,14 +19,12 @@ from strongroom.services.runs import erasure, own_state, restores, starts
 from strongroom.services.runs.episodes import LongTerm
 from strongroom.services.runs.ledger import EventTypes
 from strongroom.services.runs.run import AsyncRun
-from strongroom.services.runs.state import KIND, Ref, RunState, find, find_to_update, load, refs
+from strongroom.services.runs.state import KIND, Ref, RunState, find, find_to_update, load, refs, speaker
 from strongroom.services.runs.state_types import require_type
 from strongroom.services.runs.verifying import Seal
 from strongroom.services.runs.working_set import require_id
 from strongroom.store import Scan
 from strongroom.values import Erasure, Head, Listing, RunConfig, Status
-
-ACTOR = "agent"
 
 
 @checked
@@ -75,7 +73,7 @@ class AsyncRuns(Meant):
         config: RunConfig | Mapping[str, Any] | None = None,
         state: Any = None,
         user_id: str | None = None,
-        actor: str = ACTOR,
+        actor: str | None = None,
         commit_id: str | None = None,
     ) -> AsyncRun:
         """Start a run. An id that is taken is refused (`Conflict`): a run is never reset.
@@ -84,11 +82,12 @@ class AsyncRuns(Meant):
         `user_id` says whose the run is: `list` finds it by that, `ctx.erase` erases it, and forks are theirs too.
         A repeat with the same `commit_id` returns the run that the first one started, as it is by now.
         """
+        by = speaker(self._scope, actor)
         ref, made = await starts.start(
             self._scope,
             ids={"run_id": run_id, "task_id": task_id, "thread_id": thread_id},
             config=config,
-            actor=actor,
+            actor=by,
             commit_id=commit_id,
             objective=objective,
             acceptance_criteria=acceptance_criteria,
@@ -97,7 +96,7 @@ class AsyncRuns(Meant):
             own=state,
             user_id=user_id,
         )
-        return self._handle(ref, made, actor, own_state.type_of(state))
+        return self._handle(ref, made, by, own_state.type_of(state))
 
     async def open(
         self,
@@ -113,7 +112,7 @@ class AsyncRuns(Meant):
         state: Any = None,
         state_type: type[Any] | None = None,
         user_id: str | None = None,
-        actor: str = ACTOR,
+        actor: str | None = None,
         commit_id: str | None = None,
     ) -> AsyncRun:
         """Return the run of that id, starting it if there is none.
@@ -124,11 +123,12 @@ class AsyncRuns(Meant):
         """
         require_type(state_type)
         kind = state_type or own_state.type_of(state)
+        by = speaker(self._scope, actor)
         ref, made = await starts.start(
             self._scope,
             ids={"run_id": run_id, "task_id": task_id, "thread_id": thread_id},
             config=config,
-            actor=actor,
+            actor=by,
             commit_id=commit_id,
             existing=True,
             objective=objective,
@@ -139,13 +139,13 @@ class AsyncRuns(Meant):
             own_type=kind,
             user_id=user_id,
         )
-        return self._handle(ref, made, actor, kind)
+        return self._handle(ref, made, by, kind)
 
-    async def get(self, run_id: str, *, state_type: type[Any] | None = None, actor: str = ACTOR) -> AsyncRun:
+    async def get(self, run_id: str, *, state_type: type[Any] | None = None, actor: str | None = None) -> AsyncRun:
         """Return a run, or raise `NotFound`. `state_type` is what its own state comes back as, and must fit."""
         require_type(state_type)
         ref, state, known = await find_to_update(self._scope, require_id(run_id, "run_id"))
-        run = self._handle(ref, state, actor, state_type)
+        run = self._handle(ref, state, speaker(self._scope, actor), state_type)
         run._known = known
         return run
 
@@ -173,7 +173,7 @@ class AsyncRuns(Meant):
             if isinstance(ref, Damaged):
                 damaged.append(run_id)
             else:
-                found.append(self._handle(ref, state, ACTOR))
+                found.append(self._handle(ref, state, speaker(self._scope)))
         return Listing(found, next_page, tuple(damaged))
 
     async def restore(
@@ -185,7 +185,7 @@ class AsyncRuns(Meant):
         key: Secret | None = None,
         head: Head | None = None,
         max_bytes: int = MAX_PACK_BYTES,
-        actor: str = ACTOR,
+        actor: str | None = None,
         commit_id: str | None = None,
     ) -> AsyncRun:
         """Bring a run back from a resume pack, under its own id or a new one. All of it appears, or none.
@@ -193,6 +193,7 @@ class AsyncRuns(Meant):
         Nothing is written before the whole pack has been checked. `public_key` (32 bytes) demands a signature by that
         key; `head` demands that the pack is not older than the moment the head was kept; `key` opens an encrypted one.
         """
+        by = speaker(self._scope, actor)
         with given(path, key) as file:
             ref, state = await restores.restore(
                 self._scope,
@@ -201,20 +202,22 @@ class AsyncRuns(Meant):
                 memories=self._memories,
                 public_key=public_key,
                 head=head,
-                actor=actor,
+                actor=by,
                 max_bytes=max_bytes,
                 commit_id=commit_id,
             )
-        return self._handle(ref, state, actor)
+        return self._handle(ref, state, by)
 
-    async def erase(self, run_id: str, *, reason: str, actor: str = ACTOR, commit_id: str | None = None) -> Erasure:
+    async def erase(
+        self, run_id: str, *, reason: str, actor: str | None = None, commit_id: str | None = None
+    ) -> Erasure:
         """Erase what a run holds, for good, and return the receipt. Its ledger still verifies.
 
         Events lose their content, episodes and artifacts go, the working set is emptied. Packs made before and forks
         are copies of their own.
         """
         ref, _ = await find(self._scope, require_id(run_id, "run_id"))
-        return await erasure.erase(ref, reason=reason, actor=actor, commit_id=commit_id)
+        return await erasure.erase(ref, reason=reason, actor=speaker(self._scope, actor), commit_id=commit_id)
 
     def _handle(self, ref: Ref, state: RunState, actor: str, state_type: type[Any] | None = None) -> AsyncRun:
         return AsyncRun(

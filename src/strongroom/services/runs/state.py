@@ -22,7 +22,7 @@ from msgspec import Raw, Struct
 
 from strongroom.codec import Json, encode, pack
 from strongroom.errors import Conflict, Damaged, NotFound
-from strongroom.operations import Plan
+from strongroom.operations import Plan, made_here
 from strongroom.scope import Scope
 from strongroom.services.owning import owned
 from strongroom.services.runs.ledger import KIND as LEDGER
@@ -32,6 +32,7 @@ from strongroom.store import EXISTS, Append, Document, Entry, Expect, Get, Key, 
 from strongroom.values import Eviction, RunConfig
 
 KIND = "run"
+ACTOR = "agent"  # who did it, where nobody says
 EPISODES = "episodes"
 POINTER = "ledger-at"
 
@@ -217,6 +218,16 @@ def put(ref: Ref, state: RunState) -> Put:
 def tags_of(state: RunState) -> dict[str, str]:
     """Return what runs are listed by."""
     return owned({"status": state.working_set["status"]}, state.user_id)
+
+
+def speaker(scope: Scope, actor: str | None = None) -> str:
+    """Return who is said to have done something.
+
+    A server names whoever says nothing by their key, so it is told nothing: no name that was said is taken for none.
+    """
+    if actor is not None:
+        return actor
+    return ACTOR if made_here(scope) else ""
 
 
 def record(ref: Ref, type: str, payload: dict[str, Any] | Json, *, at: int | None = None, **rest: Any) -> Entry:

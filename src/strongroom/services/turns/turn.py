@@ -33,7 +33,7 @@ from strongroom.services.memories.memories import AsyncMemories
 from strongroom.services.memories.values import MemoryRequest, Request
 from strongroom.services.runs import own_state, updates
 from strongroom.services.runs.run import AsyncRun
-from strongroom.services.runs.state import EPISODES, Ref
+from strongroom.services.runs.state import ACTOR, EPISODES, Ref
 from strongroom.services.runs.updates import Outcome
 from strongroom.services.runs.usage import keep_up
 from strongroom.services.runs.verifying import Seal
@@ -159,6 +159,7 @@ class AsyncTurn(EnteredAsync, Meant):
         check_edits(request.fields, request.append, request.remove)
         nothing = request.changes_nothing
         known = run._remembered(expected) if made_here(self._scope) else None
+        by = by._replace(actor=by.actor or ACTOR)  # what is planned here of a server's turn is not what it writes
         prepared = updates.prepare(
             self._ref(run), operation, by, updates.unchanging(request), known, expected, None, []
         )
