@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from click.testing import CliRunner
 
 import strongroom
+from strongroom.cli.root import cli
 from strongroom.errors import InvalidInput, SchemaMismatch
 from tests.server.serving import Served, served
 
@@ -37,13 +39,32 @@ async def test_what_cannot_be_an_address_is_refused(server: Served, more: str) -
             await strongroom.aconnect(address)
 
 
-@pytest.mark.parametrize("key", ["\ud800", "srk_\u00e9", "a\nb"])
+@pytest.mark.parametrize("key", ["\ud800", "srk_\u00e9", "a\nb", "ab\n", "ab ", " ab"])
 async def test_what_cannot_be_a_key_is_refused_and_not_shown(server: Served, key: str) -> None:
     with pytest.raises(InvalidInput, match="a key is printable ASCII") as refused:
         strongroom.connect(server.url, key=key)
     assert repr(key)[1:-1] not in str(refused.value)
     with pytest.raises(InvalidInput, match="a key is printable ASCII"):
         await strongroom.aconnect(server.url, key=key)
+
+
+@pytest.mark.parametrize("key", ["", " ", "\n"])
+async def test_an_empty_key_is_said_to_be_empty(server: Served, key: str) -> None:
+    with pytest.raises(InvalidInput, match="the key is empty"):
+        strongroom.connect(server.url, key=key)
+    with pytest.raises(InvalidInput, match="the key is empty"):
+        await strongroom.aconnect(server.url, key=key)
+
+
+def test_an_empty_variable_is_no_key_in_a_terminal(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STRONGROOM_API_KEY", "")
+    told = CliRunner().invoke(cli, ["--url", server.url, "runs", "list"])
+    assert told.exit_code == 0, told.output
+
+
+def test_a_key_of_spaces_is_said_to_be_empty_in_a_terminal(server: Served) -> None:
+    told = CliRunner().invoke(cli, ["--url", server.url, "--key", " ", "runs", "list"])
+    assert "the key is empty" in str(told.exception)
 
 
 def test_half_a_character_is_refused_before_it_is_sent(server: Served) -> None:

@@ -240,8 +240,10 @@ def _options(url: str, key: str | None, ca_file: str | os.PathLike[str] | None) 
         raise InvalidInput(f"{url!r:.80} is no address ({problem})") from None
     if address.query or address.fragment:
         raise InvalidInput(f"a server's address ends before ? and #, unlike {url!r:.80}")
-    if key is not None and not (key.isascii() and key.isprintable()):
-        raise InvalidInput("a key is printable ASCII, as `strongroom keys create` shows it", path="key")
+    if key is not None and not key.strip():
+        raise InvalidInput("the key is empty; leave it out where a server needs none", path="key")
+    if key is not None and not (key.isascii() and key.isprintable() and " " not in key):
+        raise InvalidInput("a key is printable ASCII without spaces, as `strongroom keys create` shows it", path="key")
     return {
         "base_url": url.rstrip("/"),
         "headers": {} if key is None else {"Authorization": f"Bearer {key}"},
