@@ -175,7 +175,7 @@ async def attempted(
             raise
         if plan is None:
             continue
-        if not plan.writes and operation.commit_id is None:
+        if not plan.writes and (operation.commit_id is None or not plan.expects):
             return Receipt(id, (), answer=plan.answer), plan
         keep = id.startswith(_CHOSEN)  # not those of ours that come back
         commit = Commit(id, tuple(plan.expects), tuple(plan.writes), digest, plan.answer, keep, plan.owes)

@@ -61,7 +61,7 @@ from strongroom.services.turns.parts import (
     size_of,
     target_of,
 )
-from strongroom.store import AnyQuestion, Append, Key, Range, Receipt
+from strongroom.store import AnyQuestion, Append, Key, Range, Receipt, require_name
 from strongroom.values import ListFields, Removed, UpdateFields, WorkingSet
 
 
@@ -284,7 +284,9 @@ class AsyncTurn(EnteredAsync, Meant):
         self._begun = True
 
     async def _commit(self) -> None:
-        if not self._parts and self._commit_id is None:
+        if self._commit_id is not None:
+            require_name(self._commit_id, "a commit id")
+        if not self._parts:  # nothing to make, and its id stands for nothing
             self._made = Made(Receipt("", ()))
             return
         moved: Conflict | None = None
