@@ -25,9 +25,11 @@ async def _the_run(op: Invocation) -> AsyncRun:
 
 
 class _Edit(Struct, frozen=True, forbid_unknown_fields=True):
+    """An update. Which fields there are, and what each holds, is for `AsyncRun.update` to say, in its own words."""
+
     fields: dict[str, Any]
-    append: dict[str, list[Any]]
-    remove: dict[str, list[Any]]
+    append: dict[str, Any]
+    remove: dict[str, Any]
     actor: str
     parent: str | None
     state_patch: dict[str, Any] | None = None
