@@ -52,7 +52,9 @@ class NewSession(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class NewMessages(Struct, frozen=True, forbid_unknown_fields=True):
-    messages: list[dict[str, Any]]
+    """Messages, or one alone."""
+
+    messages: list[dict[str, Any]] | dict[str, Any]
     sidecars: list[Any] | None = None
     ids: Literal["unique", "repeat"] = "unique"
     expected_revision: str | None = None
@@ -188,7 +190,9 @@ async def replace(request: Request[NewMessages, None]) -> Messages:
 
 
 def _new(request: Request[NewMessages, None]) -> dict[str, Any]:
-    return msgspec.structs.asdict(request.content) | {"commit_id": request.commit_id}
+    given = request.content.messages
+    messages = [given] if isinstance(given, dict) else given
+    return msgspec.structs.asdict(request.content) | {"messages": messages, "commit_id": request.commit_id}
 
 
 @endpoint("GET /sessions/{session_id}/messages", "read", "Read messages")

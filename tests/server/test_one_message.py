@@ -1,0 +1,36 @@
+"""One message may be sent without a list around it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+
+ONE = {"role": "user", "content": "hello"}
+
+
+def said(http: httpx.Client, id: str) -> list[Any]:
+    return [each["message"]["content"] for each in http.get(f"/sessions/{id}/messages").json()["messages"]]
+
+
+def test_one_message_is_appended(admin: httpx.Client) -> None:
+    admin.post("/sessions/appended/messages", json={"messages": ONE})
+    assert said(admin, "appended") == ["hello"]
+
+
+def test_one_message_takes_the_place_of_all(admin: httpx.Client) -> None:
+    admin.post("/sessions/replaced/messages", json={"messages": [ONE, ONE]})
+    admin.put("/sessions/replaced/messages", json={"messages": {**ONE, "content": "bye"}})
+    assert said(admin, "replaced") == ["bye"]
+
+
+def test_one_message_and_a_list_of_it_are_one_request(admin: httpx.Client) -> None:
+    for messages in (ONE, [ONE]):
+        admin.post("/sessions/once/messages", json={"messages": messages}, headers={"Idempotency-Key": "once"})
+    assert said(admin, "once") == ["hello"]
+
+
+@pytest.mark.parametrize("wrong", ["hello", ["hello"], 1, None])
+def test_what_is_no_message_is_refused(admin: httpx.Client, wrong: object) -> None:
+    assert admin.post("/sessions/wrong/messages", json={"messages": wrong}).status_code == 422
