@@ -161,3 +161,10 @@ def test_a_key_tells_when_this_worker_last_let_it_in_and_nothing_is_written_for_
         assert first is not None and used() == first
         http.get("/runs")
     assert (used() or "") > first
+
+
+def test_the_refusal_to_show_a_key_again_has_what_every_conflict_has(operator: httpx.Client) -> None:
+    for _ in range(2):
+        answer = operator.post("/keys", json={"role": "reader"}, headers={"Idempotency-Key": "twice"})
+    told = answer.json()
+    assert {name: told.get(name, "missing") for name in ("expected", "actual")} == {"expected": None, "actual": None}

@@ -125,11 +125,15 @@ def problem(error: Exception, request_id: str, *, tidy: Tidy | None = None, read
         message = "something went wrong inside the server; the log has more under this id"
         return reply(_body(message, "internal", request_id, {}), 500)
     told = {name: tidy(fact, reads=reads) if isinstance(fact, str) else fact for name, fact in details.items()}
-    return reply(_body(tidy(str(error), reads=reads), error.code, request_id, told), status, headers=headers)
+    body = _body(tidy(str(error), reads=reads), error.code, request_id, told, conflict=status == 409)
+    return reply(body, status, headers=headers)
 
 
-def _body(message: str, code: str, request_id: str, details: dict[str, Any]) -> dict[str, Any]:
-    versions: dict[str, Any] = {name: details[name] for name in ("expected", "actual") if name in details}
+def _body(
+    message: str, code: str, request_id: str, details: dict[str, Any], *, conflict: bool = False
+) -> dict[str, Any]:
+    # Every 409 has both, so that whoever handles one can look: null where it is not about versions.
+    versions = {name: details.get(name) for name in ("expected", "actual") if conflict or name in details}
     body: dict[str, Any] = {"ok": False, "error": message, "code": code, "id": request_id, **versions}
     if word := known(details.get("reason") or code):
         body["help"] = help_of(word)
