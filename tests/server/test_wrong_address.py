@@ -39,6 +39,14 @@ async def test_what_cannot_be_an_address_is_refused(server: Served, more: str) -
             await strongroom.aconnect(address)
 
 
+@pytest.mark.parametrize("port", [0, 65536, 99999])
+async def test_a_port_that_cannot_be_is_refused_before_anybody_is_asked(port: int) -> None:
+    with pytest.raises(InvalidInput, match=f"there is no port {port}"):
+        strongroom.connect(f"http://127.0.0.1:{port}")
+    with pytest.raises(InvalidInput, match=f"there is no port {port}"):
+        await strongroom.aconnect(f"http://127.0.0.1:{port}")
+
+
 @pytest.mark.parametrize("key", ["\ud800", "srk_\u00e9", "a\nb", "ab\n", "ab ", " ab"])
 async def test_what_cannot_be_a_key_is_refused_and_not_shown(server: Served, key: str) -> None:
     with pytest.raises(InvalidInput, match="a key is printable ASCII") as refused:

@@ -30,6 +30,7 @@ except ImportError:
 ABOUT = Request(WHO, method="GET")
 LONG_POLL_SECONDS = 20.0
 CONNECT_SECONDS = 5.0  # to reach an address at all
+LAST_PORT = 65535
 _NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.UnsupportedProtocol)
 
 
@@ -238,6 +239,8 @@ def _options(url: str, key: str | None, ca_file: str | os.PathLike[str] | None) 
         address = httpx.URL(url)
     except (httpx.InvalidURL, UnicodeError) as problem:
         raise InvalidInput(f"{url!r:.80} is no address ({problem})") from None
+    if address.port is not None and not 0 < address.port <= LAST_PORT:
+        raise InvalidInput(f"{url!r:.80} is no address: there is no port {address.port}, they are 1 to {LAST_PORT}")
     if address.query or address.fragment:
         raise InvalidInput(f"a server's address ends before ? and #, unlike {url!r:.80}")
     if key is not None and not key.strip():
