@@ -114,6 +114,23 @@ def test_the_fields_of_a_working_set_are_named_when_one_is_wrong(alone: httpx.Cl
         assert field in refused.json()["error"]
 
 
+UNREADABLE = ["{", '{"a": 1, "a": 2}', '{"a": NaN}', "[" * 200 + "]" * 200, '"\\ud800"', b"\xff"]
+
+
+@pytest.mark.parametrize("body", UNREADABLE)
+def test_a_write_whose_body_cannot_be_read_says_that_nothing_changed(alone: httpx.Client, body: str | bytes) -> None:
+    refused = alone.post("/runs", content=body, headers={"Content-Type": "application/json"})
+    assert refused.status_code == 422
+    assert refused.json()["error"].endswith("; nothing changed")
+
+
+@pytest.mark.parametrize("body", UNREADABLE)
+def test_a_read_whose_body_cannot_be_read_says_nothing_of_changes(alone: httpx.Client, body: str | bytes) -> None:
+    refused = alone.post("/prompt", content=body, headers={"Content-Type": "application/json"})
+    assert refused.status_code == 422
+    assert "nothing changed" not in refused.text
+
+
 def test_only_writes_say_that_nothing_changed(alone: httpx.Client, run: str) -> None:
     for path in ("/runs?limit=0", "/runs?colour=red", "/runs/none", "/runs/none/events", f"/runs/{run}/at?seq=99"):
         refused = alone.get(path)
