@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from typing import Any
 
 from strongroom.errors import Conflict, NotFound
 from strongroom.scope import Scope
+from strongroom.services.sessions.begun import append_to
 from strongroom.services.sessions.recounts import recount
 from strongroom.services.sessions.session import AsyncSession
 from strongroom.services.sessions.sessions import AsyncSessions
 from strongroom.services.sessions.view import look
-from strongroom.store import AsyncStore
+from strongroom.store import AsyncStore, Key, Range
 from strongroom.testing import explore
 from strongroom.tokens import count_message
 
@@ -209,3 +211,19 @@ async def test_counting_anew_and_an_append_do_not_disturb_each_other() -> None:
         assert [message["content"] for message in results[1]] == ["x"]
 
     assert explore([counting, adding], check, setup=counted_by_ones).failure is None
+
+
+async def test_what_is_sent_twice_under_one_key_is_stored_once_even_if_the_session_goes_meanwhile() -> None:
+    async def sending(store: AsyncStore) -> Any:
+        with suppress(NotFound):
+            await append_to(AsyncSessions(Scope(store)), "s", [{"role": "user", "content": "x"}], commit_id="k")
+
+    async def sending_and_deleting(store: AsyncStore) -> Any:
+        await sending(store)
+        with suppress(NotFound):
+            await AsyncSessions(Scope(store)).delete("s")
+
+    async def check(store: AsyncStore, results: Sequence[Any]) -> None:
+        assert (await Scope(store).get(Range(Key("default", "message", "s"), 0, 0))).length <= 1
+
+    assert explore([sending, sending_and_deleting], check, setup=session, reads_in_order=True).failure is None

@@ -42,6 +42,43 @@ def test_a_repeat_of_what_began_a_session_does_not_begin_it_anew(alone: httpx.Cl
     assert alone.post("/sessions/new/messages", json={"messages": [HELLO]}, headers=KEY).status_code == 404
 
 
+def test_a_repeat_of_what_was_sent_to_a_session_does_not_bring_it_back(alone: httpx.Client) -> None:
+    alone.post("/sessions", json={"id": "old"})
+    alone.post("/sessions/old/messages", json={"messages": [HELLO]}, headers=KEY)
+    alone.delete("/sessions/old")
+    assert alone.post("/sessions/old/messages", json={"messages": [HELLO]}, headers=KEY).status_code == 404
+    assert alone.get("/sessions/old").status_code == 404
+
+
+def test_a_repeat_of_what_was_sent_to_a_session_gets_the_first_answer(alone: httpx.Client) -> None:
+    alone.post("/sessions", json={"id": "old"})
+    first, second = (
+        alone.post("/sessions/old/messages", json={"messages": [HELLO]}, headers=KEY).content for _ in range(2)
+    )
+    assert (second, len(alone.get("/sessions/old/messages").json()["messages"])) == (first, 1)
+
+
+def test_a_key_whose_messages_were_refused_may_send_others(alone: httpx.Client) -> None:
+    alone.post("/sessions", json={"id": "old"})
+    assert alone.post("/sessions/old/messages", json=TWICE, headers=KEY).status_code == 422
+    assert alone.post("/sessions/old/messages", json=UNSEEN, headers=KEY).status_code == 409
+    assert alone.post("/sessions/old/messages", json={"messages": [HELLO]}, headers=KEY).status_code == 200
+
+
+def test_a_key_that_was_sent_to_a_session_says_nothing_about_a_later_one_of_its_name(alone: httpx.Client) -> None:
+    for _ in range(2):
+        alone.post("/sessions", json={"id": "old"})
+        alone.post("/sessions/old/messages", json={"messages": [HELLO]}, headers=KEY)
+        assert len(alone.get("/sessions/old/messages").json()["messages"]) == 1
+        alone.delete("/sessions/old")
+
+
+def test_a_key_that_was_sent_to_one_session_begins_another(alone: httpx.Client) -> None:
+    alone.post("/sessions", json={"id": "old"})
+    for id in ("old", "new"):
+        assert alone.post(f"/sessions/{id}/messages", json={"messages": [HELLO]}, headers=KEY).status_code == 200
+
+
 def test_a_key_that_began_a_session_says_nothing_about_a_later_one_of_its_name(alone: httpx.Client) -> None:
     alone.post("/sessions/new/messages", json={"messages": [HELLO]}, headers=KEY)
     alone.delete("/sessions/new")

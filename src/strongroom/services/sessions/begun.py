@@ -3,7 +3,8 @@
 To open it first, by a commit of its own, would leave a session behind if the messages are refused.
 
 The key of a call that began a session is kept with that commit. A repeat finds the session, so it looks there before it
-appends; when the session was deleted since, it is told so and begins none anew.
+appends; when the session was deleted since, it is told so and begins none anew. The key of a call that found one is
+noted before it appends, since what an append leaves under it is of that session alone and says nothing once it is gone.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 
 from strongroom.codec import encode
 from strongroom.errors import Conflict, NotFound
-from strongroom.operations import NOTHING, Operation, Plan, identify, is_ours, perform, refusing, unchanged
+from strongroom.operations import NOTHING, Operation, Plan, identify, is_ours, nothing, perform, refusing, unchanged
 from strongroom.retry import attempts
 from strongroom.scope import Scope
 from strongroom.services.sessions.erasure import remove_some
@@ -23,12 +24,13 @@ from strongroom.services.sessions.session import AsyncSession
 from strongroom.services.sessions.sessions import AsyncSessions
 from strongroom.services.sessions.state import SESSION, Naming, State, beginning, changes, dump
 from strongroom.services.sessions.values import Message, Messages
-from strongroom.services.sessions.view import View, both
+from strongroom.services.sessions.view import View, both, missing
 from strongroom.services.sessions.writes import Drafts, Ids, appending, drafted, unused
-from strongroom.store import Expect, Put, Range, Receipt, ReceiptOf, used_otherwise
+from strongroom.store import EXISTS, Expect, Key, Put, Range, Receipt, ReceiptOf, used_otherwise
 from strongroom.tokens.counting import remembered
 
 NAME = "sessions.begin"
+FOUND = "sessions.found"
 
 
 async def append_to(
@@ -47,6 +49,7 @@ async def append_to(
         try:
             with refusing:
                 session = await sessions.get(session_id)
+            await _note(session, commit_id)
         except NotFound:
             made = draft(remembered(sessions._scope.tokenizer))
             try:
@@ -65,6 +68,21 @@ async def append_to(
     raise AssertionError("attempts() raises when it is enough")
 
 
+async def _note(session: AsyncSession, commit_id: str | None) -> None:
+    """Keep that the session was there when a key came, whatever becomes of it. An id of ours stands for one commit,
+    which says so itself."""
+    if commit_id is not None and not is_ours(commit_id):
+
+        async def attempt() -> Plan[None]:
+            return Plan([Expect(session._key, EXISTS)], (), lambda _: None, refusal=session._gone)
+
+        await perform(session._scope, _found(session._key, commit_id), attempt, nothing)
+
+
+def _found(key: Key, commit_id: str) -> Operation:
+    return Operation(FOUND, key, NOTHING, commit_id)
+
+
 class _ThereByNow(Exception):
     """Somebody else began the session meanwhile."""
 
@@ -74,12 +92,15 @@ async def _begin(
 ) -> list[Message]:
     scope, began = sessions._scope, False
     key, naming, tokenizer = scope.key(SESSION, id), Naming(id), remembered(scope.tokenizer)
+    notes = () if commit_id is None else (ReceiptOf(scope.space, identify(_found(key, commit_id))[0]),)
 
     async def attempt() -> Plan[list[Message]]:
         nonlocal began
-        document, end = await scope.read(*both(scope, id))
+        document, end, *noted = await scope.read(*both(scope, id), *notes)
         if document is not None:
             raise _ThereByNow
+        if any(noted):  # seen in one snapshot with the stream's end: what is appended by that key meanwhile moves it
+            raise missing(id)
         if expected_revision is not None:
             raise _none_there(scope, id, expected_revision)
         at = scope.clock()
