@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import strongroom
 from strongroom.backends.redis import RedisStore
 from strongroom.codec import encode
 from strongroom.errors import Damaged
@@ -110,6 +111,16 @@ def test_a_key_of_another_type_is_reported(place: Place, key: str) -> None:
     with pytest.raises(Damaged):
         place.store.commit(Commit(new_id(), (), (*append(1).writes, *put(1, Key("space", "doc", "new")).writes)))
     assert place.client.get(place.space + key) == b"something else"
+
+
+def test_messages_are_found_beside_one_that_is_damaged(valkey_server: ValkeyServer) -> None:
+    prefix = new_id()
+    with strongroom.open(valkey_server.address(prefix)) as ctx, valkey_server.client() as client:
+        ctx.sessions.open("s").append([{"role": "user", "content": f"tea {n}"} for n in range(3)])
+        [records] = [key for key in client.scan_iter(match=f"*{prefix}*") if key.endswith(b"records\x1fmessage\x1fs")]
+        client.hset(records, 1, client.hget(records, 0))
+        found = ctx.sessions.search("tea")
+        assert ([hit.message.index for hit in found], found.damaged) == ([2, 0], ("s[1]",))
 
 
 def test_a_list_of_receipts_that_was_damaged_stops_nobody(place: Place) -> None:
