@@ -291,8 +291,7 @@ class Damaged(StoreError):
     Reasons: `corrupt`, `checksum`, `gap`, `replaced` (a file was deleted or exchanged under a live store, or lies
     beside the log of another), `regressed` (the store is older than what it already acknowledged). Of a document that a
     scan came to, `place` is the cursor behind it and `id` what it is called: whoever lists can go on. Of a match that a
-    search came to, `place` is what to `skip` to get behind it; a record is called by its stream and its index, as
-    `chat[7]`.
+    search came to there is the `id`; a record is called by its stream and its index, as `chat[7]`.
 
     >>> from pathlib import Path
     >>> from strongroom.archives import read_archive

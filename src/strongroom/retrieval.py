@@ -410,6 +410,16 @@ def joined(degraded: str | None, more: str | None) -> str | None:
     return degraded if more is None else more if degraded is None else f"{degraded}; {more}"
 
 
+MOST_UNREAD = 1_000  # ids that an answer has of what could not be read
+NAMED = 5  # of these, so many are told in words
+
+
 def unreadable(ids: Collection[str]) -> str | None:
-    """Say what a list or a search had to leave out."""
-    return f"{len(ids)} cannot be read: {', '.join(ids)}" if ids else None
+    """Say what a list or a search had to leave out: how much, and the first of it."""
+    if not ids:
+        return None
+    more = len(ids) >= MOST_UNREAD
+    first, others = ", ".join([*ids][:NAMED]), "others" if more else f"{len(ids) - NAMED} more"
+    return f"{len(ids)}{' or more' if more else ''} cannot be read: {first}" + (
+        f" and {others}" if len(ids) > NAMED else ""
+    )

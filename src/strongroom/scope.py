@@ -14,6 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from strongroom.errors import BudgetExceeded, Damaged
+from strongroom.retrieval import MOST_UNREAD
 from strongroom.store import (
     AnyQuestion,
     AsyncStore,
@@ -46,11 +47,13 @@ Telling = Callable[[Damaged], object] | None
 
 
 class Unread(dict[str, None]):
-    """The ids of what could not be read and was left out, each once."""
+    """The ids of what could not be read and was left out, each once, and no more of them than anybody would go through:
+    `unreadable` says where there may be others."""
 
     def tell(self, damage: Damaged) -> None:
         """Note one more."""
-        self[damage.id] = None
+        if len(self) < MOST_UNREAD:
+            self[damage.id] = None
 
 
 def now() -> int:
@@ -204,29 +207,20 @@ class Scope(Struct, frozen=True):
     async def finds(self, asked: Find, damaged: Telling = None) -> AsyncIterator[Found]:
         """Give what the store's index finds, in pieces where it is too much for one answer.
 
-        One match that cannot be read does not hide the others: it is told to `damaged` and passed over. Its error says
-        the place behind it, as in a scan.
+        One match that cannot be read does not hide the others: it is told to `damaged` and passed over, by stores that
+        can tell which one it is.
         """
         skip, end = asked.skip, asked.skip + asked.limit
-        limit = asked.limit
-        while limit > 0:
-            try:
-                found: Found = await self.store.search(replace(asked, skip=skip, limit=limit))  # type: ignore[attr-defined]
-            except Damaged as damage:
-                behind = int(damage.place) if damage.place.isdecimal() else 0
-                if damaged is None or behind <= skip:
-                    raise
-                if behind - skip > 1:
-                    limit = behind - skip - 1  # what stands before it is to be seen
-                    continue
-                damaged(damage)
-                skip, limit = behind, end - behind
-                continue
+        while skip < end:
+            find = replace(asked, skip=skip, limit=end - skip, past_damage=damaged is not None)
+            found: Found = await self.store.search(find)  # type: ignore[attr-defined]
+            if damaged is not None:
+                for id in found.damaged:
+                    damaged(Damaged(f"{asked.kind} {id!r} cannot be read", reason="corrupt", id=id))
             yield found
-            if found.cut and not found.matches:
+            if not found.cut or not found.behind:
                 return
-            skip += len(found.matches) if found.cut else limit
-            limit = end - skip
+            skip += found.behind
 
     async def listed(self, scan: Scan, load: Callable[[Document], T]) -> tuple[list[T], str | None, tuple[str, ...]]:
         """Return what a page of documents says, where the next one begins, and the ids of those that cannot be read.

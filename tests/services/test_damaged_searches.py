@@ -15,11 +15,14 @@ import httpx
 import pytest
 
 import strongroom
+from strongroom.backends.sqlite.store import SqliteStore
 from strongroom.codec import pack
 from strongroom.errors import Damaged
+from strongroom.retrieval import MOST_UNREAD, unreadable
+from strongroom.scope import Scope, Unread
 from strongroom.services.memories.keys import revocation_key
 from strongroom.services.memories.values import Revoked
-from strongroom.store import Commit, Put, new_id
+from strongroom.store import Commit, Find, Found, Put, new_id
 from tests.server.serving import served
 
 NOW = datetime.now(UTC)
@@ -224,3 +227,75 @@ def test_every_door_finds_the_others_and_says_the_same(tmp_path: Path) -> None:
         assert everything["degraded"] == f"memories: {memories}; messages: {messages}; files: {files}"
         assert http.get("/memories").json()["degraded"] == memories
         assert http.get("/memories/search", params={"q": "tea"}).status_code == 200
+
+
+@pytest.fixture(scope="module")
+def mostly_damaged(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store in which the newest 505 messages and 120 files that hold a word are damaged, and 3 of each are not."""
+    path = tmp_path_factory.mktemp("mostly") / "agent.db"
+    with strongroom.open(path) as ctx:
+        for name, many in (("old", 3), ("new", 505)):
+            ctx.sessions.open(name).append([{"role": "user", "content": "tea"}] * many)
+        for n in range(123):
+            ctx.files.write(f"/f{n:03}", "tea")
+    new = "SELECT ref FROM head WHERE kind = 'message' AND id = 'new'"
+    spoil(path, f"UPDATE record SET sum = sum + 1 WHERE pos >> 32 = ({new})")
+    spoil(path, "UPDATE head SET sum = sum + 1 WHERE kind = 'file_text' AND id >= '/f003'")
+    return path
+
+
+@pytest.mark.parametrize("kind", ["sessions", "files"])
+def test_what_is_sound_is_found_behind_any_number_of_hits_that_are_damaged(mostly_damaged: Path, kind: str) -> None:
+    with strongroom.open(mostly_damaged) as ctx:
+        assert len(SEARCHES[kind](ctx)) == 3
+
+
+@pytest.mark.parametrize("kind", ["sessions", "files"])
+def test_the_index_is_not_asked_for_each_hit_that_is_damaged(
+    mostly_damaged: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Find] = []
+    search = SqliteStore.search
+
+    def counted(store: SqliteStore, find: Find) -> Found:
+        asked.append(find)
+        return search(store, find)
+
+    monkeypatch.setattr(SqliteStore, "search", counted)
+    with strongroom.open(mostly_damaged) as ctx:
+        SEARCHES[kind](ctx)
+    assert len(asked) == 2
+
+
+def test_a_search_names_all_that_is_damaged_and_tells_the_first_of_it_in_words(mostly_damaged: Path) -> None:
+    with strongroom.open(mostly_damaged) as ctx:
+        found = ctx.sessions.search("tea", k=10)
+        assert set(found.damaged) == {f"new[{n}]" for n in range(505)}
+        assert found.degraded == f"505 cannot be read: {', '.join(found.damaged[:5])} and 500 more"
+
+
+def test_the_ids_of_what_is_damaged_are_bounded_and_that_there_may_be_more_is_said() -> None:
+    bad = Unread()
+    for n in range(MOST_UNREAD + 5):
+        bad.tell(Damaged("bad", id=str(n)))
+    assert (len(bad), unreadable(bad)) == (MOST_UNREAD, "1000 or more cannot be read: 0, 1, 2, 3, 4 and others")
+
+
+def test_pieces_of_a_search_fit_together_where_something_is_gone_or_damaged(tmp_path: Path) -> None:
+    path = tmp_path / "agent.db"
+    with strongroom.open(path) as ctx:
+        ctx.sessions.open("s").append([{"role": "user", "content": f"tea {n}"} for n in range(9)])
+        ctx.sessions.search("tea")
+    spoil(path, "DELETE FROM record WHERE (pos & 0xffffffff) IN (3, 6)")
+    spoil(path, "UPDATE record SET sum = sum + 1 WHERE (pos & 0xffffffff) IN (2, 7)")
+
+    async def pieces() -> list[list[int]]:
+        find = Find("default", "message", ("tea",), "s", max_bytes=2 * len("tea n"))
+        async with strongroom.aopen(path) as ctx:
+            found = [each async for each in Scope(ctx.store).finds(find, bad.tell)]
+        return [[one.record.index for one in each.matches if one.record] for each in found]
+
+    bad = Unread()
+    found = asyncio.run(pieces())
+    assert ([index for piece in found for index in piece], [*bad]) == ([8, 5, 4, 1, 0], ["s[7]", "s[2]"])
+    assert len(found) > 1

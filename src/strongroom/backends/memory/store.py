@@ -157,8 +157,9 @@ class MemoryStore:
                     places[word].append(match)
         newest = {word: [_Spot(match) for match in reversed(found)][:MOST_PLACES] for word, found in places.items()}
         chosen = choose(min(total, MOST_PLACES), newest, find.skip + find.limit)[find.skip :]
-        matches, cut = matches_within(find, (spot.match for spot in chosen))
-        return Found(min(total, MOST_PLACES), {word: len(found) for word, found in newest.items()}, matches, cut)
+        matches, behind = matches_within(find, (spot.match for spot in chosen))
+        counts = {word: len(found) for word, found in newest.items()}
+        return Found(min(total, MOST_PLACES), counts, matches, behind < len(chosen), behind)
 
     def _texts(self, find: Find) -> Iterator[tuple[Match, str]]:
         for key, thing in self._things.items():

@@ -47,7 +47,9 @@ def lookup(find: Find, places: list[RowPosition]) -> tuple[Any, ...]:
 def found(find: Find, total: int, counts: dict[str, int], places: list[RowPosition], rows: list[Row]) -> Found:
     """Return what stands at those places. Where some are missing there was no room for them, or they are gone since."""
     matches = tuple(match for row in rows if (match := _match(find, row)) is not None)
-    return Found(total, counts, matches, find.max_bytes is not None and len(rows) < len(places))
+    cut = find.max_bytes is not None and len(rows) < len(places)
+    behind = len(places) if not cut else rows[-1][0] if rows else 0
+    return Found(total, counts, matches, cut, behind)
 
 
 def _match(find: Find, row: Row) -> Match | None:

@@ -224,8 +224,10 @@ def search(con: apsw.Connection, find: Find) -> Found:
         places = {word: [place for place in held if word in held[place]] for word in dict.fromkeys(find.words)}
     chosen = choose(total, places, find.skip + find.limit)[find.skip :]
     heads = cache(lambda ref: con.execute(_NAME, (ref,)).fetchone())  # many places are of one stream
-    shown, cut = matches_within(find, _matches(con, heads, find, chosen))
-    return Found(total, {word: len(found) for word, found in places.items()}, shown, cut)
+    damaged: list[str] = []
+    shown, behind = matches_within(find, _matches(con, heads, find, chosen, damaged))
+    counts = {word: len(found) for word, found in places.items()}
+    return Found(total, counts, shown, behind < len(chosen), behind, tuple(damaged))
 
 
 def narrowing(find: Find) -> str:
@@ -276,23 +278,27 @@ def _text(con: apsw.Connection, place: int) -> str:
     return "" if row is None or row[0] is None else _readable(row[0])
 
 
-def _matches(con: apsw.Connection, heads: Callable[[int], Any], find: Find, chosen: list[int]) -> Iterator[Match]:
-    for behind, place in enumerate(chosen, find.skip + 1):
+def _matches(
+    con: apsw.Connection, heads: Callable[[int], Any], find: Find, chosen: list[int], damaged: list[str]
+) -> Iterator[Match | None]:
+    """Give what stands at each place, or None."""
+    for place in chosen:
+        match = None
         try:
             match = _match(con, heads, find, place)
         except (Damaged, UnicodeDecodeError) as problem:
             ref, index = (place >> INDEX_BITS, f"[{place & MASK}]") if place >> INDEX_BITS else (place, "")
             name: Any = con.execute(_ID, (ref, find.space.encode(), find.kind.encode())).fetchone()
-            if name is None:
-                continue  # by its own words it is somebody else's
-            called = f"{_readable(name[0])}{index}"
-            damage = problem
-            if not isinstance(damage, Damaged):
-                damage = Damaged(f"{find.kind} {called!r} holds text that is none", reason="corrupt")
-            damage.place, damage.id = str(behind), called
-            raise damage from None
-        if match is not None:
-            yield match
+            if name is not None:  # else it is somebody else's by its own words
+                called = f"{_readable(name[0])}{index}"
+                if not find.past_damage:
+                    damage = problem
+                    if not isinstance(damage, Damaged):
+                        damage = Damaged(f"{find.kind} {called!r} holds text that is none", reason="corrupt")
+                    damage.id = called
+                    raise damage from None
+                damaged.append(called)
+        yield match
 
 
 def _match(con: apsw.Connection, heads: Callable[[int], Any], find: Find, place: int) -> Match | None:

@@ -19,6 +19,7 @@ from strongroom.store import MOST_WORDS, Budget, Document, Find, Found, Key, Mat
 
 POOL = 100
 PAGE = 500
+MOST_CANDIDATES = 5_000
 EXCERPT = 200
 LOOKED_THROUGH = 100_000  # characters of a file, for the line to show
 LACKING = "many large files fit; there was room for the most promising alone"
@@ -57,13 +58,18 @@ def _ranked(wanted: Sequence[str], documents: Sequence[Document], found: Found, 
 
 async def _find(scope: Scope, asked: Find, damaged: Telling) -> Found:
     """Find words with the store's index; what is too much for one answer, in pieces, as far as there is room for it."""
-    found, matches = Found(0, {}, ()), list[Match]()
+    found, matches, wanted = Found(0, {}, ()), list[Match](), asked.limit
     room = _room(scope)
-    async for found in scope.finds(asked, damaged):
-        matches += [match for match in found.matches if match.document and room.takes(None, match.document.text)]
-        if room.full:
-            break
-    return replace(found, matches=tuple(matches), cut=room.full)
+    while True:
+        behind = 0
+        async for found in scope.finds(asked, damaged):
+            behind += found.behind
+            matches += [match for match in found.matches if match.document and room.takes(None, match.document.text)]
+            if room.full:
+                break
+        if room.full or len(matches) >= wanted or behind < asked.limit or asked.limit >= MOST_CANDIDATES:
+            return replace(found, matches=tuple(matches), cut=room.full)
+        asked = replace(asked, skip=asked.skip + asked.limit, limit=4 * asked.limit)  # much of it is damaged
 
 
 async def _read_through(scope: Scope, asked: Find, damaged: Telling) -> Found:

@@ -15,7 +15,6 @@ from msgspec import Struct
 
 import strongroom.retrieval as retrieval
 from strongroom.bridge import can_search
-from strongroom.errors import Damaged
 from strongroom.queries import Asked
 from strongroom.scope import Scope, Telling
 from strongroom.services.memories import days, keys, screening
@@ -72,17 +71,9 @@ class Candidates:
             more = False
             for owner, room in zip(owners, rooms, strict=True):
                 count = 0
-
-                def left_out(damage: Damaged) -> None:
-                    nonlocal count
-                    assert damaged is not None
-                    count += 1
-                    damaged(damage)
-
-                telling = None if damaged is None else left_out
-                async for found in finds(self._scope, wanted, lens.carried(owner), limit - seen, seen, telling):
+                async for found in finds(self._scope, wanted, lens.carried(owner), limit - seen, seen, damaged):
                     known.setdefault(owner, found)
-                    count += len(found.matches)
+                    count += found.behind
                     for match in found.matches:
                         document = cast("Document", match.document)
                         memory = sound(document, Memory, damaged)
@@ -208,7 +199,8 @@ async def _read_through(
 
     async def look(keys: Sequence[Key]) -> Found:
         documents = await scope.get_known(keys, damaged)
-        return Found(total, counts, tuple(Match(one.key, document=one) for one in documents if one is not None))
+        there = tuple(Match(one.key, document=one) for one in documents if one is not None)
+        return Found(total, counts, there, behind=len(keys))
 
     chosen = retrieval.choose(total, places, skip + limit)[skip:]
     if not chosen:

@@ -12,7 +12,6 @@ from functools import partial
 from typing import Literal
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 import strongroom.retrieval as retrieval
 from strongroom.bridge import can_search
@@ -146,7 +145,7 @@ class Finder(Struct, frozen=True):
         records: dict[Position, Record],
         damaged: Telling,
     ) -> Found:
-        """Collect what the store found and is visible; ask it for more if too much of that is hidden."""
+        """Collect what the store found and is visible; ask it for more if too much of that is hidden or damaged."""
         wanted = asked.words[:MOST_WORDS]
         if not wanted or k == 0:
             return Found(0, {}, ())
@@ -160,18 +159,15 @@ class Finder(Struct, frozen=True):
             for name, record in matches:
                 if name in views and views[name].shows(record.index):
                     records[name, record.index] = record
-            if len(records) >= 2 * k or len(found.matches) < limit or limit >= MOST_CANDIDATES:
+            if len(records) >= 2 * k or found.behind < limit or limit >= MOST_CANDIDATES:
                 return found
             limit *= 4
 
     async def _find(self, find: Find, damaged: Telling) -> Found:
         """Find words with the store's index, as much as it gives at once."""
-        found, matches = Found(0, {}, ()), list[Match]()
         async for found in self.scope.finds(find, damaged):
-            matches += found.matches
-            if found.cut:
-                break
-        return replace(found, matches=tuple(matches))
+            return found
+        return Found(0, {}, ())
 
     async def _read_through(self, find: Find, damaged: Telling) -> Found:
         """Find words in a store without an index: in the newest messages of each session, up to a fixed number."""
@@ -196,7 +192,7 @@ class Finder(Struct, frozen=True):
                         records[name, record.index] = record
         chosen = retrieval.choose(total, places, find.limit)
         matches = tuple(Match(Key(find.space, MESSAGE, name), record=records[name, n]) for name, n in chosen)
-        return Found(total, {word: len(held) for word, held in places.items()}, matches)
+        return Found(total, {word: len(held) for word, held in places.items()}, matches, behind=len(chosen))
 
     async def _newest(self, name: str, before: int | None, damaged: Telling) -> tuple[list[Record], int]:
         """Read a page of a session's newest messages, the newest first, and say before which the next one ends."""

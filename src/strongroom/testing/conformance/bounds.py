@@ -169,6 +169,7 @@ class Bounds(Suite):
         find = Find(self.space, "thing", ("appl",), max_bytes=2 * LARGE + 300)
         whole = self.store.search(replace(find, max_bytes=None))
         assert not whole.cut
+        assert (whole.behind, self.store.search(find).behind) == (4, 2)
         rest = self.store.search(replace(find, skip=2))
         assert (rest.matches, rest.cut) == (whole.matches[2:], False)
         assert (rest.total, rest.counts) == (whole.total, whole.counts)
