@@ -16,7 +16,7 @@ from strongroom.blocking.runs import Run, Runs
 from strongroom.blocking.sessions import Session, Sessions
 from strongroom.blocking.threads import Threads
 from strongroom.blocking.turns import Turn
-from strongroom.bridge import Inline, blocking
+from strongroom.bridge import Inline, blocking, plain
 from strongroom.bridge import run as _run
 from strongroom.context import AsyncContext
 from strongroom.entering import EnteredBlocking
@@ -96,6 +96,7 @@ class Context(EnteredBlocking, Meant):
 
         What it decides is not part of what a `commit_id` stands for: a repeat does not ask it, and returns None.
         """
+        plain("decide", decide, writes=True)
         return _run(self._async.turn_with(lambda turn: decide(Turn(turn)), commit_id=commit_id))
 
     @checked

@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from strongroom.arguments import checked, got_by
 from strongroom.blocking.sessions import Session
-from strongroom.bridge import blocking, run
+from strongroom.bridge import blocking, plain, run
 from strongroom.embedders import Embedder
 from strongroom.meant import Meant
 from strongroom.models import Model
@@ -70,6 +70,7 @@ class Memories(Meant):
         twice and nothing is missed, whoever dies when; if the model fails, nothing changed. It is asked several times
         about a message of more than 40,000 characters; `refused` says what of the longest it was not shown.
         """
+        plain("model", model, writes=True)
         learning = self._async.learn(
             session._async if isinstance(session, Session) else session,
             model=model,

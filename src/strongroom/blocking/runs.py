@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from strongroom.arguments import got_by
-from strongroom.bridge import blocking, iterate, run
+from strongroom.arguments import checked, got_by
+from strongroom.bridge import blocking, iterate, plain, run
 from strongroom.meant import Meant, Unsettable
 from strongroom.payloads import EventType
+from strongroom.services.memories.values import Batch, Written
 from strongroom.services.runs.run import AsyncRun
 from strongroom.services.runs.runs import AsyncRuns
-from strongroom.values import Cursor, Event, Eviction, Listing, RunConfig, Step, WorkingSet
+from strongroom.values import Cursor, Episode, Event, Eviction, Listing, RunConfig, Step, WorkingSet
 
 
 @got_by("`ctx.runs.create(objective=...)`, or `ctx.runs.get(run_id)`", lambda given: isinstance(given, AsyncRun))
@@ -84,7 +85,6 @@ class Run(Unsettable):
 
     refresh = blocking(AsyncRun.refresh)
     update = blocking(AsyncRun.update)
-    update_with = blocking(AsyncRun.update_with)
     rollback = blocking(AsyncRun.rollback)
     record = blocking(AsyncRun.record)
     events = blocking(AsyncRun.events)
@@ -94,12 +94,57 @@ class Run(Unsettable):
     verify = blocking(AsyncRun.verify)
     at = blocking(AsyncRun.at)
     diff = blocking(AsyncRun.diff)
-    milestone = blocking(AsyncRun.milestone)
     episodes = blocking(AsyncRun.episodes)
     brief = blocking(AsyncRun.brief)
 
     attach = blocking(AsyncRun.attach)
     export = blocking(AsyncRun.export)
+
+    @checked
+    def update_with(
+        self,
+        decide: Callable[[WorkingSet], Mapping[str, Any] | None],
+        *,
+        actor: str | None = None,
+        parent: str | None = None,
+        commit_id: str | None = None,
+    ) -> WorkingSet:
+        """Read, let `decide` return the fields to replace ({} or None: nothing), commit; again if somebody was faster.
+
+        What `decide` says is not part of what a `commit_id` stands for: a repeat does not ask it.
+        """
+        plain("decide", decide, writes=True)
+        return run(self._async.update_with(decide, actor=actor, parent=parent, commit_id=commit_id))
+
+    @checked
+    def milestone(
+        self,
+        reason: str = "",
+        *,
+        memory_batch_id: Batch | Written | str | None = None,
+        next_entry_point: str = "",
+        reviewer: str | None = None,
+        summarizer: Callable[[Sequence[Event]], str] | None = None,
+        actor: str | None = None,
+        parent: str | None = None,
+        commit_id: str | None = None,
+    ) -> Episode:
+        """Freeze what happened since the last milestone; commit a batch of memories with it. All in one commit.
+
+        A batch needs a `reviewer`, as with `ctx.memories.commit`: nobody approves what they proposed themselves.
+        """
+        plain("summarizer", summarizer, writes=True)
+        making = self._async.milestone(
+            reason,
+            memory_batch_id=memory_batch_id,
+            next_entry_point=next_entry_point,
+            reviewer=reviewer,
+            summarizer=summarizer,
+            actor=actor,
+            parent=parent,
+            commit_id=commit_id,
+        )
+        return run(making)
 
     def fork(
         self,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import TypeVar, overload
 
 from strongroom.arguments import got_by
-from strongroom.bridge import blocking, iterate, run
+from strongroom.bridge import blocking, iterate, plain, run
 from strongroom.meant import Meant, Unsettable
 from strongroom.services.threads.in_process import InProcess
 from strongroom.services.threads.reading import AsyncThread
@@ -103,6 +103,7 @@ class Threads(Meant):
         archive: Callable[[str, bytes], None] | None = None,
     ) -> Threads:
         """Return the same threads under limits, checked by the store in the commit that would pass them."""
+        plain("archive", archive, writes=False)
         return Threads(
             self._async.limited(
                 max_slots_per_thread=max_slots_per_thread,

@@ -14,7 +14,7 @@ waits until its commit has landed or failed, then reports the cancellation: noth
 
 from __future__ import annotations
 
-from strongroom.bridge.driving import blocking, finish, iterate, run
+from strongroom.bridge.driving import blocking, finish, iterate, plain, run
 from strongroom.bridge.stores import Grouping, Inline, OnLoop, Pooled, Threaded, can_search
 
 __all__ = [
@@ -27,5 +27,6 @@ __all__ = [
     "can_search",
     "finish",
     "iterate",
+    "plain",
     "run",
 ]

@@ -11,7 +11,8 @@ from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar, get_type_hints, overload
 
 from strongroom.arguments import explained, secrets_of
-from strongroom.errors import hidden
+from strongroom.embedders.offload import refuse_async
+from strongroom.errors import InvalidInput, hidden
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -33,6 +34,17 @@ def run(coro: Coroutine[Any, Any, T]) -> T:
     )
 
 
+def plain(name: str, given: object, *, writes: bool) -> None:
+    """Refuse a function that is async among what a blocking call is given, before anything is called."""
+    if callable(given):
+        try:
+            refuse_async(name, given)
+        except InvalidInput as problem:
+            if writes:
+                problem.args = (f"{problem}; nothing changed",)
+            raise
+
+
 @overload
 def blocking(method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[Any, P], T]: ...
 @overload
@@ -48,13 +60,16 @@ def blocking(
     of blocking names only.
     """
 
-    secrets = secrets_of(method)
+    secrets, writes = secrets_of(method), "commit_id" in inspect.signature(method).parameters
+    names = [*inspect.signature(method).parameters][1:]
 
     @wraps(method)
     def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> Any:
         for name in secrets:
             if name in kwargs:
                 kwargs[name] = hidden(kwargs[name])
+        for name, given in (*zip(names, args, strict=False), *kwargs.items()):
+            plain(name, given, writes=writes)
         try:
             result = run(method(self._async, *args, **kwargs))
         except TypeError:

@@ -102,7 +102,7 @@ class Embedder:
         try:
             if offload.is_async(function):
                 if not threads:
-                    raise _needs_a_loop(self.name)
+                    raise offload.NeedsALoop(f"embedder {self.name!r}")
                 return await function(texts)
             # Some models return a generator: the work is done by whoever walks it, so that happens here too.
             result = await offload.call(threads, lambda: _drained(function(texts)))
@@ -110,7 +110,7 @@ class Embedder:
                 if not threads:
                     if inspect.iscoroutine(result):
                         result.close()
-                    raise _needs_a_loop(self.name)
+                    raise offload.NeedsALoop(f"embedder {self.name!r}")
                 return await result
             return result
         except StrongroomError:
@@ -163,9 +163,3 @@ def _drained(result: Any) -> Any:
     import numpy as np
 
     return list(result) if isinstance(result, Iterable) and not isinstance(result, (np.ndarray, list)) else result
-
-
-def _needs_a_loop(name: str) -> InvalidInput:
-    return InvalidInput(
-        f"embedder {name!r} is async, and this is the blocking API; pass a plain function, or use strongroom.aopen()"
-    )

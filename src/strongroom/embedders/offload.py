@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import ParamSpec, TypeVar
+
+from strongroom.errors import InvalidInput
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -30,3 +32,32 @@ def carried(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
 def is_async(function: Callable[..., object]) -> bool:
     """Tell whether calling a function gives something to await."""
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
+
+
+class NeedsALoop(InvalidInput):
+    """A function is async, and whoever calls it has no event loop."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"{what} is async, and this is the blocking API; pass a plain function, or use strongroom.aopen()"
+        )
+
+
+async def answer(what: str, threads: bool, function: Callable[P, T | Awaitable[T]], *args: P.args, **kw: P.kwargs) -> T:
+    """Return what a function of a caller says, plain or async. Without an event loop an async one is refused."""
+    if not threads:
+        refuse_async(what, function)
+    answered = function(*args, **kw)
+    if not inspect.isawaitable(answered):
+        return answered
+    if not threads:
+        if inspect.iscoroutine(answered):
+            answered.close()
+        raise NeedsALoop(what)
+    return await answered
+
+
+def refuse_async(what: str, given: object) -> None:
+    """Refuse a function that is async, for whoever has no event loop, before it is called."""
+    if callable(given) and is_async(given):
+        raise NeedsALoop(what)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from strongroom.embedders import offload
-from strongroom.errors import InvalidInput, StrongroomError, Unavailable
+from strongroom.errors import StrongroomError, Unavailable
 from strongroom.models.chat import ChatModel, anthropic, openai
 from strongroom.models.named import named
 
@@ -25,7 +25,7 @@ async def ask(model: Model, messages: Sequence[dict[str, str]], *, threads: bool
     try:
         if offload.is_async(model):
             if not threads:
-                raise _needs_a_loop()
+                raise offload.NeedsALoop("this model")
             return await model(list(messages))
         answer = await offload.call(threads, model, list(messages))
         if not inspect.isawaitable(answer):
@@ -33,15 +33,9 @@ async def ask(model: Model, messages: Sequence[dict[str, str]], *, threads: bool
         if not threads:
             if inspect.iscoroutine(answer):
                 answer.close()
-            raise _needs_a_loop()
+            raise offload.NeedsALoop("this model")
         return await answer
     except StrongroomError:
         raise
     except Exception as problem:
         raise Unavailable(f"the model failed: {type(problem).__name__}: {problem}", reason="model") from problem
-
-
-def _needs_a_loop() -> InvalidInput:
-    return InvalidInput(
-        "this model is async, and this is the blocking API; pass a plain function, or use strongroom.aopen()"
-    )

@@ -7,7 +7,6 @@ nobody is ever refused for what is no longer so.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
@@ -16,6 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from strongroom.codec import Json, encode, pack
+from strongroom.embedders import offload
 from strongroom.errors import Conflict, InvalidInput, StrongroomError
 from strongroom.operations import NOTHING, Operation, Plan, Prepared, Undecided, made_here, perform, step
 from strongroom.services.runs import history, own_state
@@ -243,13 +243,15 @@ def unchanging(request: Request) -> MakeRequest:
 
 
 def by_callback(
-    decide: Callable[[WorkingSet], Fields | Awaitable[Fields | None] | None], plain: Callable[[Fields], Fields]
+    decide: Callable[[WorkingSet], Fields | Awaitable[Fields | None] | None],
+    plain: Callable[[Fields], Fields],
+    *,
+    threads: bool,
 ) -> MakeRequest:
     """Ask for what a callback decides."""
 
     async def make_request(stored: Stored) -> Request | None:
-        answer = decide(view(stored.working_set))
-        fields: object = await answer if inspect.isawaitable(answer) else answer
+        fields: object = await offload.answer("decide", threads, decide, view(stored.working_set))
         if fields is not None and not isinstance(fields, Mapping):
             raise InvalidInput(f"a decision must be a mapping of fields, not {type(fields).__name__}")
         return None if fields is None else Request(plain(fields))
