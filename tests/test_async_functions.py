@@ -13,6 +13,7 @@ import pytest
 
 import strongroom
 from strongroom.blocking import Context
+from strongroom.blocking.runs import Run
 from strongroom.errors import InvalidInput, StrongroomError
 from tests.test_blocking_names import HANDLES, methods
 
@@ -118,3 +119,7 @@ async def test_async_functions_decide_where_there_is_an_event_loop() -> None:
 def test_no_method_of_a_blocking_class_offers_to_await(handle: type) -> None:
     offers = [name for name in methods(handle) if "Awaitable[" in str(inspect.signature(getattr(handle, name)))]
     assert offers == []
+
+
+def test_what_update_with_takes_is_in_its_hints() -> None:
+    assert "UpdateFields | None" in str(inspect.signature(Run.update_with))

@@ -294,7 +294,7 @@ def _count_in_state(path: Path, processes: int, times: int) -> tuple[int, int]:
                 if time % 2:
                     ctx.turn_with(decide)
                 else:
-                    run.update_with(lambda ws: {"state": {"n": ws.state["n"] + 1}})  # type: ignore[index]
+                    run.update_with(lambda ws: {"state": {"n": ws.state["n"] + 1}})  # type: ignore[index, arg-type, return-value]
 
     if _together(processes, work):
         raise Broken("a process failed")

@@ -11,13 +11,12 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import strongroom
 from strongroom.store import Append, Commit, Receipt
-from strongroom.values import WorkingSet
+from strongroom.values import UpdateFields, WorkingSet
 from tests.crash.agreement import agree
 from tests.crash.processes import apart, ended_well, forked
 from tests.crash.scale import KILLS, SEED
@@ -26,7 +25,7 @@ from tests.services.test_episodes import REQUEST
 UPDATES = 100
 
 
-def one_more(name: str) -> Callable[[WorkingSet], dict[str, Any]]:
+def one_more(name: str) -> Callable[[WorkingSet], UpdateFields]:
     return lambda ws: {"blockers": [*ws.blockers, name]}
 
 

@@ -19,6 +19,9 @@ def work(ctx: Context) -> None:
     assert_type(run.update(**fields), strongroom.WorkingSet)
     run.update(blockers=("429s",), append={"constraints": ["slowly"]})
     run.update_with(lambda ws: {"blockers": [*ws.blockers, "429s"]})
+    run.update_with(decide)
+    run.update_with(lambda ws: None)
+    run.update_with(lambda ws: {} if ws.status == "DONE" else {"status": "BUSY"})
     event = run.record("TOOL_CALL", {"tool_name": "fetch", "arguments": {"url": "https://example.com"}})
     assert_type(event, strongroom.Event)
     call: ToolCall = {"tool_name": "fetch", "arguments": {"url": "/"}}
@@ -48,6 +51,16 @@ def work(ctx: Context) -> None:
     assert_type(run.milestone("done"), strongroom.Episode)
     for found in ctx.runs.list(status="DONE"):
         assert_type(found, Run)
+
+
+def decide(ws: strongroom.WorkingSet) -> UpdateFields | None:
+    if ws.status == "DONE":
+        return None
+    return {"status": "BUSY", "state": {"tries": 1}}
+
+
+async def decide_slowly(ws: strongroom.WorkingSet) -> UpdateFields | None:
+    return decide(ws)
 
 
 def pass_on(run: Run, type: str, payload: dict[str, Any]) -> None:
@@ -122,6 +135,9 @@ async def amain() -> None:
         run = await ctx.runs.create(objective="Build a scraper")
         assert_type(run, AsyncRun)
         await run.update(status="BUSY")
+        await run.update_with(decide)
+        await run.update_with(decide_slowly)
+        await run.update_with(lambda ws: {"blockers": [*ws.blockers, "429s"]})
         assert_type(await run.record("TOOL_CALL", {"tool_name": "fetch"}), strongroom.Event)
         async with ctx.turn() as turn:
             turn.record(run, "TOOL_RESULT", {"tool_name": "fetch", "ok": True})

@@ -6,8 +6,11 @@ strips the comments and wants to see every one of the errors, and no other.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import strongroom
-from strongroom import Context, MemoryRequest, Policy, ToolCall, ToolResult
+from strongroom import Context, Event, MemoryRequest, Policy, ToolCall, ToolResult, WorkingSet
+from strongroom.values import UpdateFields
 
 
 def opening() -> None:
@@ -51,6 +54,10 @@ def working(ctx: Context) -> None:
     run.record("MILESTONE", {"reason": "x"})  # type: ignore[call-overload]
     run.record("TOOL_CALL", {"tool_name": "x"}, acter="a")  # type: ignore[call-overload]
     run.events(types=["TOOLCALL"])  # type: ignore[list-item]
+    run.update_with(lambda ws: {"stauts": "BUSY"})  # type: ignore[arg-type, return-value]
+    run.update_with(lambda ws: {"status": "BUZY"})  # type: ignore[arg-type, return-value]
+    run.update_with(decides)  # type: ignore[arg-type]
+    run.milestone(summarizer=summarizes)  # type: ignore[arg-type]
     run.update(append={"blocker": ["429s"]})  # type: ignore[arg-type]
     run.update(append={"blockers": [1]})  # type: ignore[arg-type]
     run.update(remove={"blocker": ["429s"]})  # type: ignore[arg-type]
@@ -61,6 +68,14 @@ def working(ctx: Context) -> None:
         turn.update(run, append={"blocker": ["429s"]})  # type: ignore[arg-type]
     run.milestone(memory_batch=3)  # type: ignore[call-arg]
     run.brief(tokens=10)  # type: ignore[call-arg]
+
+
+async def decides(ws: WorkingSet) -> UpdateFields:
+    return {"status": ws.status}
+
+
+async def summarizes(events: Sequence[Event]) -> str:
+    return f"{len(events)} events"
 
 
 def talking(ctx: Context) -> None:
@@ -97,6 +112,7 @@ async def awaiting() -> None:
         await run.update(status="BUSY")  # type: ignore[attr-defined]
         found = await ctx.runs.get("r")
         await found.update(stauts="BUSY")  # type: ignore[call-arg]
+        await found.update_with(lambda ws: {"stauts": "BUSY"})  # type: ignore[arg-type, return-value]
         await found.record("TOOLCALL", {"tool_name": "x"})  # type: ignore[call-overload]
         await found.record("TOOL_CALL", {"tool": "x"})  # type: ignore[call-overload]
         async with ctx.turn() as turn:

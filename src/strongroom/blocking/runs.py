@@ -14,7 +14,7 @@ from strongroom.payloads import EventType
 from strongroom.services.memories.values import Batch, Written
 from strongroom.services.runs.run import AsyncRun
 from strongroom.services.runs.runs import AsyncRuns
-from strongroom.values import Cursor, Episode, Event, Eviction, Listing, RunConfig, Step, WorkingSet
+from strongroom.values import Cursor, Episode, Event, Eviction, Listing, RunConfig, Step, UpdateFields, WorkingSet
 
 
 @got_by("`ctx.runs.create(objective=...)`, or `ctx.runs.get(run_id)`", lambda given: isinstance(given, AsyncRun))
@@ -103,7 +103,7 @@ class Run(Unsettable):
     @checked
     def update_with(
         self,
-        decide: Callable[[WorkingSet], Mapping[str, Any] | None],
+        decide: Callable[[WorkingSet], UpdateFields | None],
         *,
         actor: str | None = None,
         parent: str | None = None,

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from strongroom.blocking import Context
 from strongroom.blocking.runs import Run
@@ -25,6 +25,7 @@ from strongroom.compat.aos_context.validation import ValidationError, validate_i
 from strongroom.compat.importing_aos import import_run
 from strongroom.errors import Conflict, InvalidInput, NotFound
 from strongroom.services.runs.working_set import IMMUTABLE, MUTABLE
+from strongroom.values import UpdateFields
 
 __all__ = ["ApplyPatchResult", "WSExistsError", "WSLockError", "WSSizeError", "WorkingSetManager"]
 
@@ -207,7 +208,7 @@ class WorkingSetManager:
         if any(now[name] != told for name, told in identity.items()):
             raise taken(self.ws_path)
         if any(now[name] != told for name, told in state.items()):
-            run.update_with(lambda _: state)
+            run.update_with(lambda _: cast("UpdateFields", state))
 
     def _shown(self, ctx: Context, location: _locations.Location, run: Run) -> dict[str, Any]:
         location.choose(ctx, run)

@@ -133,7 +133,7 @@ class AsyncRun(RunReader, Unsettable):
 
     async def update_with(
         self,
-        decide: Callable[[WorkingSet], Fields | Awaitable[Fields | None] | None],
+        decide: Callable[[WorkingSet], UpdateFields | Awaitable[UpdateFields | None] | None],
         *,
         actor: str | None = None,
         parent: str | None = None,
