@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from strongroom.arguments import checked, got_by
 from strongroom.codec import Json
-from strongroom.errors import Damaged, InvalidInput, NotFound
+from strongroom.errors import Damaged, InvalidInput, NotFound, shown
 from strongroom.meant import Unsettable
 from strongroom.scope import Scope
 from strongroom.services.threads.payloads import PayloadTypes
@@ -67,6 +67,8 @@ class AsyncThread(Unsettable):
             if place.step not in (None, 1):
                 raise InvalidInput("a thread cannot be sliced with a step")
             return await self.slice(place.start or 0, place.stop)
+        if not isinstance(place, int) or isinstance(place, bool):
+            raise InvalidInput(f"an index of a thread is a whole number, or a slice of them, not {shown(place)}")
         if place >= 0:
             here = await self._read(place, place + 1)
             chosen = here.records
@@ -74,8 +76,9 @@ class AsyncThread(Unsettable):
             here = await self._scope.get(Tail(self._key, -place))
             chosen = here.records[:1] if len(here.records) == -place else ()
         if not chosen:
+            held = f"it holds {here.first} to {here.length - 1}" if here.first < here.length else "it is empty"
             raise NotFound(
-                f"thread {self.id!r} has no slot {place}; it holds {here.first} to {here.length}",
+                f"thread {self.id!r} has no slot {place}; {held}",
                 kind="slot",
                 id=self.id,
             )
