@@ -276,6 +276,12 @@ async def test_nobody_is_the_program_by_taking_its_name(ctx: Any) -> None:
     assert not await ctx.memories.pending()
 
 
+@pytest.mark.parametrize("name", ["Program", "PROGRAM", "program ", "pro gram"])
+async def test_nobody_is_the_program_by_its_name_in_other_letters(ctx: Any, name: str) -> None:
+    with pytest.raises(InvalidInput, match="what the program itself is called"):
+        await ctx.memories.add("tides stop", user_id="u1", proposer=name)
+
+
 async def test_what_a_proposal_is_about_is_no_way_around_a_review(ctx: Any) -> None:
     batch = await ctx.memories.propose([mcr("tides turn")], proposer="agent-7", about="add")
     assert batch.status == "pending"

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from strongroom.context import AsyncContext
 from strongroom.errors import InvalidInput
+from strongroom.folding import same_person
 from strongroom.mcp.principals import Principal, Profile
 from strongroom.services.memories.policy import PROGRAM
 from strongroom.store import require_name
@@ -42,7 +43,7 @@ async def serve(ctx: AsyncContext, *, name: str, profile: Profile, version: str)
 
     from strongroom.mcp.server import create_server
 
-    if name == PROGRAM:
+    if same_person(name, PROGRAM):
         raise InvalidInput(f"an assistant cannot be called {PROGRAM!r}: what the program itself does needs no review")
     who = Principal(ctx, require_name(name, "a name"), profile)
     server = create_server(lambda _: who, version=version)

@@ -96,7 +96,7 @@ USUAL = Policy()
 
 def require_not_program(proposer: str) -> str:
     """Refuse a proposer that is called as the program itself is: an agent may choose its name, and not its trust."""
-    if proposer == PROGRAM:
+    if same_person(proposer, PROGRAM):
         raise InvalidInput(
             f"{PROGRAM!r} is what the program itself is called, and what it says needs no review: leave the proposer "
             "out to speak as the program, or give the agent a name of its own; nothing changed",
