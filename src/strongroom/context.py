@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from strongroom.arguments import checked, got_by
@@ -103,7 +103,7 @@ class AsyncContext(EnteredAsync, Meant):
         run: AsyncRun | str | None = None,
         query: str | None = None,
         system: str | None = None,
-        tools: Sequence[Any] = (),
+        tools: Mapping[str, Any] | Sequence[Any] = (),
         model: str | None = None,
         format: Format = "openai",
         reserve_tokens: int = 0,

@@ -180,6 +180,11 @@ def test_the_signature_of_a_prompt_names_every_option() -> None:
     assert {"max_tokens", "session", "run", "query", "system", "tools", "model", "format", "shares"} < both[0].keys()
 
 
+async def test_one_tool_needs_no_list(ctx: Any) -> None:
+    tool = {"type": "function", "function": {"name": "track", "parameters": {"type": "object"}}}
+    assert await ctx.prompt(max_tokens=100, tools=tool) == await ctx.prompt(max_tokens=100, tools=[tool])
+
+
 async def test_session_and_run_may_be_named(ctx: Any) -> None:
     session, run = await furnished(ctx, 2)
     by_handle = await ctx.prompt(session=session, run=run, max_tokens=1000)

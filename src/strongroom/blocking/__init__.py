@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -108,7 +108,7 @@ class Context(EnteredBlocking, Meant):
         run: Run | str | None = None,
         query: str | None = None,
         system: str | None = None,
-        tools: Sequence[Any] = (),
+        tools: Mapping[str, Any] | Sequence[Any] = (),
         model: str | None = None,
         format: Format = "openai",
         reserve_tokens: int = 0,

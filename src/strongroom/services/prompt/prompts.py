@@ -90,7 +90,7 @@ class AsyncPrompts:
         max_tokens: int,
         query: str | None = None,
         system: str | None = None,
-        tools: Sequence[Any] = (),
+        tools: Mapping[str, Any] | Sequence[Any] = (),
         model: str | None = None,
         format: Format = "openai",
         reserve_tokens: int = 0,
@@ -110,9 +110,10 @@ class AsyncPrompts:
             require_query(query)
         counter = self._tokenizer(session, model)
         who, split = (user_id, project_id), _shares(shares)
-        asked = Asked(format, max_tokens, reserve_tokens, system, list(tools), query, counter, split, *who, state)
+        each = [tools] if isinstance(tools, Mapping) else list(tools)
+        asked = Asked(format, max_tokens, reserve_tokens, system, each, query, counter, split, *who, state)
         framing = frame(
-            max_tokens, "truncate_oldest", counter, system=system, tools=tools, reserve_tokens=reserve_tokens
+            max_tokens, "truncate_oldest", counter, system=system, tools=each, reserve_tokens=reserve_tokens
         )
         known = await self._read(asked, framing, session, run)
         return _composed(asked, known)
