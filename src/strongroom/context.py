@@ -10,6 +10,7 @@ from strongroom.arguments import checked, got_by
 from strongroom.embedders import Embedder
 from strongroom.encryption import Secret
 from strongroom.entering import EnteredAsync
+from strongroom.errors import Closed
 from strongroom.meant import Meant
 from strongroom.scope import Scope
 from strongroom.services import person
@@ -61,6 +62,8 @@ class AsyncContext(EnteredAsync, Meant):
         self.registry = AsyncRegistry(scope)
         self.files = AsyncFiles(scope)
         self._prompts = AsyncPrompts(scope, self.memories)
+        self._closed = False
+        self._side_of: AsyncContext | None = None  # the one that it is the async face of, and is closed with
 
     @property
     def store(self) -> AsyncStore:
@@ -82,6 +85,7 @@ class AsyncContext(EnteredAsync, Meant):
 
         An exception in the block writes nothing. A repeat with the same `commit_id` changes nothing.
         """
+        self._require_open(writing=True)
         return AsyncTurn(self, commit_id)
 
     @checked
@@ -92,6 +96,7 @@ class AsyncContext(EnteredAsync, Meant):
 
         What it decides is not part of what a `commit_id` stands for: a repeat does not ask it, and returns None.
         """
+        self._require_open(writing=True)
         return await turn_with(self, decide, commit_id)
 
     @checked
@@ -124,6 +129,7 @@ class AsyncContext(EnteredAsync, Meant):
         naming another one than theirs is refused. The receipt names every part, its tokens, and what was left out and
         why.
         """
+        self._require_open(writing=False)
         return await self._prompts.compose(
             session=await self.sessions.get(session) if isinstance(session, str) else session,
             run=await self.runs.get(run) if isinstance(run, str) else run,
@@ -207,9 +213,16 @@ class AsyncContext(EnteredAsync, Meant):
 
     async def close(self) -> None:
         """Finish what is under way and let go of the store."""
+        self._closed = True
         await self.store.close()
 
+    def _require_open(self, *, writing: bool) -> None:
+        """Refuse what may not need the store at all, and so would not hear of it that it is closed."""
+        if self._closed or (self._side_of is not None and self._side_of._closed):
+            raise Closed("this context is closed" + "; nothing changed" * writing)
+
     async def __aenter__(self) -> AsyncContext:
+        self._require_open(writing=False)
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -62,6 +62,7 @@ class Context(EnteredBlocking, Meant):
         mine = self._async
         scope = msgspec.structs.replace(mine.scope, store=for_loops(self.store))
         made = AsyncContext(scope, embedder=mine.embedder, index=mine.index)
+        made._side_of = mine
         made.threads = AsyncThreads(scope, limits=mine.threads.limits, types=mine.threads.types)
         return made
 
@@ -157,6 +158,7 @@ class Context(EnteredBlocking, Meant):
         _run(self._async.close())
 
     def __enter__(self) -> Context:
+        self._async._require_open(writing=False)
         return self
 
     def __exit__(self, *_: object) -> None:
