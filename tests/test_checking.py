@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, cast
 
+import apsw
 import pytest
 from msgspec.structs import replace
 
@@ -15,7 +17,7 @@ from strongroom.checking import check
 from strongroom.codec import encode
 from strongroom.context import AsyncContext
 from strongroom.copying import copy
-from strongroom.errors import InvalidInput, StoreError
+from strongroom.errors import Damaged, InvalidInput, StoreError
 from strongroom.opening import open_store
 from strongroom.scope import Scope
 from strongroom.store import Append, Commit, Delete, Entry, ExportItem, Get, Key, Put, Store, new_id
@@ -132,3 +134,94 @@ def test_a_server_is_checked_where_its_store_is(tmp_path: Any) -> None:
     refused = pytest.raises(InvalidInput, match="where it is")
     with served(str(tmp_path / "agent.db")) as server, strongroom.connect(server.url) as ctx, refused:
         check(ctx.store)
+
+
+Change = Callable[[apsw.Connection], object]
+
+
+def _statement(sql: str) -> Change:
+    return lambda con: con.execute(sql).fetchall()
+
+
+_DAMAGES: dict[str, Change] = {
+    "a record": _statement("UPDATE record SET text = 'jello' WHERE text = 'hello' AND pos >> 32 < 9"),
+    "a record that is no text": _statement(
+        "UPDATE record SET text = CAST(x'e86c6c6f' AS TEXT) WHERE text = 'hello' AND pos >> 32 < 9"
+    ),
+    "a document": _statement("UPDATE head SET version = 9 WHERE kind = 'session' AND space = 'acme'"),
+    "a document that is no text": _statement(
+        "UPDATE head SET text = CAST(x'e86c6c6f' AS TEXT) WHERE kind = 'session' AND space = 'acme'"
+    ),
+    "a run": _statement("UPDATE head SET version = 9 WHERE kind = 'run' AND id = 'one' AND space = 'acme'"),
+}
+
+
+def _damaged(path: Path, change: Change) -> Store:
+    """Return a store whose run `two` in `zeta` is no longer what its ledger says, where something else is damaged."""
+    with strongroom.open(path) as ctx:
+        furnish(ctx.store)
+        tamper(ctx.store, "two", finish)
+    con = apsw.Connection(str(path))
+    change(con)
+    con.close()
+    return open_store(path)
+
+
+@pytest.mark.parametrize("change", _DAMAGES.values(), ids=_DAMAGES)
+def test_a_damaged_row_hides_no_finding_on_a_run(tmp_path: Path, change: Change) -> None:
+    found = check(_damaged(tmp_path / "agent.db", change))
+    assert "run 'two' in 'zeta': the working set is not what the ledger leads to" in found.problems
+
+
+@pytest.mark.parametrize("change", _DAMAGES.values(), ids=_DAMAGES)
+def test_a_damaged_row_is_named_beside_the_findings_on_runs(tmp_path: Path, change: Change) -> None:
+    problems = check(_damaged(tmp_path / "agent.db", change)).problems
+    assert any("'acme'" in problem for problem in problems)
+
+
+@pytest.mark.parametrize("change", _DAMAGES.values(), ids=_DAMAGES)
+def test_a_damaged_row_hides_no_space(tmp_path: Path, change: Change) -> None:
+    found = check(_damaged(tmp_path / "agent.db", change))
+    assert sorted(size.space for size in found.spaces) == ["acme", "zeta"]
+
+
+def test_every_run_beside_a_damaged_row_is_looked_at(tmp_path: Path) -> None:
+    assert check(_damaged(tmp_path / "agent.db", _DAMAGES["a record"])).runs == 4
+
+
+def test_the_runs_beside_a_run_that_is_damaged_are_looked_at(tmp_path: Path) -> None:
+    assert check(_damaged(tmp_path / "agent.db", _DAMAGES["a run"])).runs == 3
+
+
+def test_more_damage_than_is_told_hides_no_finding_on_a_run(tmp_path: Path) -> None:
+    def damage(con: apsw.Connection) -> None:
+        con.execute("UPDATE head SET version = version + 1 WHERE kind = 'note'")
+
+    path = tmp_path / "agent.db"
+    with strongroom.open(path) as ctx:
+        notes = tuple(Put(Key("acme", "note", str(n)), encode(n)) for n in range(150))
+        ctx.store.commit(Commit(new_id(), (), notes))
+    found = check(_damaged(path, damage))
+    assert found.problems[-1] == "run 'two' in 'zeta': the working set is not what the ledger leads to"
+
+
+def test_no_more_than_a_hundred_problems_are_told(tmp_path: Path) -> None:
+    path = tmp_path / "agent.db"
+    with strongroom.open(path) as ctx:
+        notes = tuple(Put(Key("acme", "note", str(n)), encode(n)) for n in range(150))
+        ctx.store.commit(Commit(new_id(), (), notes))
+    found = check(_damaged(path, _statement("UPDATE head SET version = version + 1 WHERE kind = 'note'")))
+    assert len(found.problems) == 100
+
+
+def test_where_a_store_cannot_say_what_comes_behind_damage_it_is_said_that_no_runs_were_looked_at_there() -> None:
+    class Ending:
+        def unload(self, after: str | None, limit: int) -> Any:
+            raise Damaged("the file ends here", reason="corrupt")
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(store, name)
+
+    store = open_store("memory://")
+    [problem] = check(cast("Store", Ending())).problems
+    assert "was not looked at, nor the runs" in problem

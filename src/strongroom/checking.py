@@ -80,24 +80,37 @@ class _Walk:
         self.documents = self.streams = self.tombstones = self.records = 0
         self.spaces: dict[str, SpaceSize] = {}
         self.problems: list[str] = []
+        self.ended: str | None = None  # why what comes later was not looked at
         self._last: Key | None = None
         self._expected = 0
         self._chain: bytes | None = None
 
     def over(self, store: Exportable) -> None:
-        """Look at everything; where a store finds something damaged, note it and go no further."""
+        """Look at everything. What is damaged is noted and passed over, if the store can say what comes behind it."""
         after: str | None = None
-        try:
-            while True:
-                exported: ExportPage = store.unload(after, STEP)
-                for item in exported.items:
-                    self._count(item)
-                    self._look(item)
-                after = exported.next
-                if after is None:
+        step = STEP
+        while True:
+            try:
+                exported: ExportPage = store.unload(after, step)
+            except Damaged as damage:
+                if step > 1:  # what stands before it is to be seen
+                    step = max(1, step // 8)
+                    continue
+                if not damage.place:
+                    self.ended = (
+                        f"database: {damage}; what comes behind it was not looked at, nor the runs of spaces that only "
+                        "come there"
+                    )
                     return
-        except Damaged as damage:
-            self.problems.append(f"database: {damage}")
+                self.problems.append(f"database: {damage}")
+                after, step = damage.place, STEP
+                continue
+            for item in exported.items:
+                self._count(item)
+                self._look(item)
+            after = exported.next
+            if after is None:
+                return
 
     def _count(self, item: ExportItem) -> None:
         space = item.key.space
@@ -126,18 +139,30 @@ def check(store: Store) -> Checked:
         raise InvalidInput("a server shows one space; check the store it serves, where it is")
     walk = _Walk()
     walk.over(store)
-    found: Any = store.check() if hasattr(store, "check") else walk
-    problems = list(found.problems)
-    if unfinished := is_unfinished(store):
+    found: Any = walk
+    problems: list[str] = []
+    if hasattr(store, "check"):
+        try:
+            found = store.check()
+        except Damaged as damage:  # it could not go on to the end, and the walk did
+            problems.append(f"database: its own check did not come to an end ({damage})")
+    problems += found.problems
+    if walk.ended is not None:
+        problems.append(walk.ended)
+    unfinished = _is_unfinished(store, problems)
+    if unfinished:
         problems.append("a copy into this store was interrupted: parts of its source are missing; finish it")
     runs = 0
+    bad: list[str] = []
     for space in walk.spaces:
         if space == COPY:
             continue
         for problem in _runs(store, space):
             runs += problem is None
-            if problem is not None and len(problems) < MOST_PROBLEMS:
-                problems.append(problem)
+            if problem is not None and len(bad) < MOST_PROBLEMS:
+                bad.append(problem)
+    kept = min(len(bad), max(MOST_PROBLEMS // 2, MOST_PROBLEMS - len(problems)))  # neither hides the other
+    problems = problems[: MOST_PROBLEMS - kept] + bad[:kept]
     pending = getattr(found, "pending", None)
     sizes = sorted(walk.spaces.values(), key=lambda each: (-each.bytes, each.space))
     return Checked(
@@ -154,16 +179,32 @@ def check(store: Store) -> Checked:
     )
 
 
+def _is_unfinished(store: Store, problems: list[str]) -> bool:
+    try:
+        return is_unfinished(store)
+    except Damaged as damage:
+        problems.append(f"database: whether a copy into it was interrupted cannot be read ({damage})")
+        return False
+
+
 def _runs(store: Store, space: str) -> Iterator[str | None]:
     """Verify the runs of a space: None for each that was looked at, then what is wrong with it."""
     runs = Context(AsyncContext(Scope(Inline(store), space))).runs
     after: str | None = None
+    limit = PAGE
     while True:
         try:
-            page = ask(store, Scan(space, RUN, after=after, limit=PAGE))
+            page = ask(store, Scan(space, RUN, after=after, limit=limit))
         except Damaged as damage:
-            yield f"runs in {space!r}: not all of them could be looked at ({damage})"
-            return
+            if not damage.place:
+                yield f"runs in {space!r}: not all of them could be looked at ({damage})"
+                return
+            if limit > 1:  # what stands before it in the page is to be seen
+                limit = 1
+                continue
+            yield f"run {damage.id!r} in {space!r}: cannot be read ({damage})"
+            after, limit = damage.place, PAGE
+            continue
         for document in page.documents:
             yield None
             name = f"run {document.key.id!r} in {space!r}"

@@ -110,6 +110,12 @@ def test_check_finds_a_run_that_is_not_what_its_ledger_says(here: Path, type_in:
     assert (told.code, told.json["ok"], told.json["runs"]) == (3, False, 2)
 
 
+def test_check_of_what_cannot_be_opened_says_that_no_run_was_looked_at(empty: Path, type_in: Type) -> None:
+    (empty / "notes.db").write_text("not a database, but longer than the header of one is: " * 10)
+    typed = type_in("check", "--url", "notes.db")
+    assert (typed.code, "no run is known to be what its ledger says" in typed.err) == (3, True)
+
+
 def test_doctor_and_check_count_the_same(here: Path, type_in: Type) -> None:
     with strongroom.open("agent.db") as ctx:
         ctx.files.delete("/notes/a.md")

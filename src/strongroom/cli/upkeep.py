@@ -12,7 +12,7 @@ from strongroom.cli.output import as_json, console, done, holds, many, say, secr
 from strongroom.cli.root import address, cli, is_server, opened
 from strongroom.copying import copy as copy_stores
 from strongroom.encryption import NEW_VARIABLE, Secret
-from strongroom.errors import CommitUnknown, InvalidInput, Unavailable
+from strongroom.errors import CommitUnknown, InvalidInput, StoreError, Unavailable
 
 
 @cli.command()
@@ -21,8 +21,12 @@ def check() -> None:
 
     A run is held against its ledger, from the first event to the last.
     """
-    with opened(looking=True) as store, working("checking"):
-        found = check_store(store)
+    try:
+        with opened(looking=True) as store, working("checking"):
+            found = check_store(store)
+    except StoreError as failure:
+        failure.args = (f"{failure}; so the check has no answer: no run is known to be what its ledger says",)
+        raise
     if wants_json():
         as_json(found)
     else:

@@ -45,7 +45,8 @@ class Exportable(Protocol):
 
     def unload(self, after: str | None, limit: int, max_bytes: int = EXPORT_BYTES) -> ExportPage:
         """Return an `ExportPage` of about `limit` records and documents, in order of creation, as far as values, bodies
-        and texts take about `max_bytes` together. The first one always comes."""
+        and texts take about `max_bytes` together. The first one always comes. `Damaged` says in `place` the cursor
+        behind what is damaged, where the store knows it."""
         ...
 
     def load(self, items: Sequence[ExportItem]) -> None:

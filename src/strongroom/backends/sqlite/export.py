@@ -12,6 +12,7 @@ from typing import Any
 import apsw
 
 from strongroom.backends.sqlite.encryption import Cipher
+from strongroom.backends.sqlite.failures import DRIVER_ERRORS, translate
 from strongroom.backends.sqlite.rekeying import make_like, sync
 from strongroom.backends.sqlite.rows import (
     HEAD_COLUMNS,
@@ -29,28 +30,36 @@ from strongroom.backends.sqlite.rows import (
 )
 from strongroom.backends.sqlite.schema import INDEX_BITS
 from strongroom.codec import Json, encode
-from strongroom.errors import InvalidInput
+from strongroom.errors import Damaged, InvalidInput
 from strongroom.store import Budget, ExportItem, ExportPage
 
 _HEAD = f"SELECT {HEAD_COLUMNS} FROM head WHERE space = ? AND kind = ? AND id = ?"
 _HEADS = "ref, space, kind, id, stream, alive, version, value, tags, text, chain, sum"
 
-
+# Names as bytes: the text of a damaged row may be none. Where the row's page cannot be read the index knows them.
+_NAMED = "SELECT ref, CAST(space AS BLOB), CAST(kind AS BLOB), CAST(id AS BLOB) FROM head"
+_FIND = (
+    f"{_NAMED} WHERE ref >= ? ORDER BY ref LIMIT 1",
+    f"{_NAMED} INDEXED BY head_by_name WHERE space >= '' AND ref >= ? ORDER BY ref LIMIT 1",
+)
 _LATER = "INSERT OR IGNORE INTO unindexed (place, ref, start) VALUES (?, ?, ?)"
 
 
 def unload(con: apsw.Connection, after: str | None, limit: int, max_bytes: int) -> ExportPage:
-    """Return the next items. The cursor is "ref:index of the record"."""
+    """Return the next items. The cursor is "ref:index of the record". Damage says in `place` what is behind it."""
     ref, index = (int(part) for part in (after or "0:0").split(":"))
     items: list[ExportItem] = []
     budget = Budget(max_bytes)
     while limit > 0 and not budget.full:
-        head: Any = con.execute(f"SELECT {_HEADS} FROM head WHERE ref >= ? ORDER BY ref LIMIT 1", (ref,)).fetchone()
-        if head is None:
-            return ExportPage(tuple(items), None)
-        if head[0] != ref:
-            ref, index = head[0], 0
-        item = _item(con, head, index, limit, budget)
+        try:
+            head: Any = con.execute(f"SELECT {_HEADS} FROM head WHERE ref >= ? ORDER BY ref LIMIT 1", (ref,)).fetchone()
+            if head is None:
+                return ExportPage(tuple(items), None)
+            if head[0] != ref:
+                ref, index = head[0], 0
+            item = _item(con, head, index, limit, budget)
+        except (Damaged, *DRIVER_ERRORS) as problem:
+            raise _placed(con, problem, ref) from problem
         if budget.full and not item.records:
             break  # nothing of it fitted
         items.append(item)
@@ -60,6 +69,27 @@ def unload(con: apsw.Connection, after: str | None, limit: int, max_bytes: int) 
         else:
             ref, index = ref + 1, 0
     return ExportPage(tuple(items), f"{ref}:{index}")
+
+
+def _placed(con: apsw.Connection, problem: BaseException, ref: int) -> BaseException:
+    """Return what was found wrong at a `ref`, or with the first row behind it; `place` is where the next one stands."""
+    damage = problem if isinstance(problem, Damaged) else translate(problem, reading=True)
+    if not isinstance(damage, Damaged):
+        return damage
+    for find in _FIND:
+        try:
+            found: Any = con.execute(find, (ref,)).fetchone()
+        except DRIVER_ERRORS:
+            continue  # the page that the row stands on, or the index of names
+        if found is None:
+            break
+        at, *names = found
+        if not isinstance(problem, Damaged):
+            space, kind, id = (bytes(name).decode(errors="replace") for name in names)
+            damage = Damaged(f"{kind} {id!r} in {space!r}: {damage}", reason=damage.reason)
+        damage.place = f"{at + 1}:0"
+        break
+    return damage
 
 
 def _item(con: apsw.Connection, head: tuple[Any, ...], index: int, limit: int, budget: Budget) -> ExportItem:
