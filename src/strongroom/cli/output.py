@@ -258,7 +258,10 @@ def secret(variable: str, what: str, *, confirm: bool = False) -> Secret:
 
 def many(count: int, what: str) -> str:
     """Return how many there are of something, which is named as one of it."""
-    more = f"{what[:-1]}ies" if what.endswith("y") else f"{what}es" if what.endswith("ch") else f"{what}s"
+    if re.search("[^aeiou]y$", what):
+        more = f"{what[:-1]}ies"
+    else:
+        more = f"{what}es" if what.endswith(("ch", "sh", "s", "x", "z")) else f"{what}s"
     return f"{count:,} {what if count == 1 else more}"
 
 
