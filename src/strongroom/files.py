@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -15,6 +16,16 @@ try:
 except ImportError:  # pragma: no cover - Windows
     fcntl = None  # type: ignore[assignment]
 
+_REASONS = {
+    errno.EACCES: "read_only",
+    errno.EPERM: "read_only",
+    errno.EROFS: "read_only",
+    errno.ENOENT: "missing",
+    errno.ENOTDIR: "missing",
+    errno.ENOSPC: "disk_full",
+    errno.EDQUOT: "disk_full",
+    errno.EFBIG: "file_too_large",
+}
 CHUNK = 1 << 18
 MAX_LINE = 1 << 16
 
@@ -54,15 +65,17 @@ def writing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     if not target.name:
         raise InvalidInput(f"{os.fspath(path)!r:.80} is not a name that a file could have")
     partial = target.with_name(f".{target.name}.{os.urandom(6).hex()}.partial")
+    complete = False
     try:
         with partial.open("xb+") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
         partial.replace(target)
+        complete = True
         _sync_folder(target)
     except OSError as problem:
-        raise Unavailable(f"{os.fspath(path)!r} cannot be written ({problem.strerror})", reason="io") from None
+        raise not_written(path, problem, nothing=not complete) from None
     finally:
         with suppress(OSError):  # whatever kept it from being made
             partial.unlink()
@@ -74,6 +87,7 @@ def add_line(path: str | os.PathLike[str], line: bytes) -> None:
     A process that is killed leaves a part of its line at most; the next line begins on a line of its own.
     """
     target = path_of(path)
+    begun = False
     try:
         is_new = not target.exists()
         with target.open("ab+", buffering=0) as file:
@@ -83,13 +97,21 @@ def add_line(path: str | os.PathLike[str], line: bytes) -> None:
             file.seek(max(size - 1, 0))
             torn = size > 0 and file.read(1) != b"\n"
             whole = (b"\n" if torn else b"") + line + b"\n"
+            begun = True
             if file.write(whole) != len(whole):
                 raise Unavailable(f"{os.fspath(path)!r} took only a part of a line: is the disk full?", reason="io")
             os.fsync(file.fileno())
         if is_new:
             _sync_folder(target)
     except OSError as problem:
-        raise Unavailable(f"{os.fspath(path)!r} cannot be written ({problem.strerror})", reason="io") from None
+        raise not_written(path, problem, nothing=not begun) from None
+
+
+def not_written(path: str | os.PathLike[str], problem: OSError, *, nothing: bool = True) -> Unavailable:
+    """Return why a file that a caller named cannot be written: by the name it was given, not that of the one beside it
+    which is written first. `nothing` says that nothing was written."""
+    told = f"{os.fspath(path)!r} cannot be written ({problem.strerror or problem})" + "; nothing was written" * nothing
+    return Unavailable(told, reason=_REASONS.get(problem.errno or 0, "io"))
 
 
 def read_lines(path: str | os.PathLike[str]) -> Iterator[bytes]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from glob import escape
 from itertools import takewhile
 from pathlib import Path
@@ -31,6 +32,7 @@ from strongroom.backends.sqlite.rows import (
 from strongroom.backends.sqlite.schema import INDEX_BITS
 from strongroom.codec import Json, encode
 from strongroom.errors import Damaged, InvalidInput
+from strongroom.files import not_written
 from strongroom.store import Budget, ExportItem, ExportPage
 
 _HEAD = f"SELECT {HEAD_COLUMNS} FROM head WHERE space = ? AND kind = ? AND id = ?"
@@ -159,24 +161,40 @@ def _load_records(con: apsw.Connection, ref: int, item: ExportItem) -> None:
 
 def backup(target: Path, write: Callable[[Path], None]) -> None:
     """Write a copy of a file as it is now, complete and under its name, or not at all."""
-    for old in target.parent.glob(f".{escape(target.name)}.*.partial"):
-        if not _is_alive(old.name.split(".")[-2]):
-            old.unlink(missing_ok=True)  # whoever wrote it was killed
-    if target.exists():
-        raise InvalidInput(f"{target} exists already; a backup never overwrites (nothing changed)")
-    if not target.parent.is_dir():
-        raise InvalidInput(f"the folder {target.parent} does not exist (nothing changed)")
-    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
-    partial.unlink(missing_ok=True)
+    try:
+        _require_free(target)
+        partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
+        partial.unlink(missing_ok=True)
+    except OSError as problem:
+        raise not_written(target, problem) from None
+    complete = False
     try:
         write(partial)
         sync(partial)
         os.link(partial, target)  # unlike a rename, this refuses to overwrite what appeared meanwhile
+        complete = True
         sync(target.parent)
     except FileExistsError:
-        raise InvalidInput(f"{target} exists already; a backup never overwrites (nothing changed)") from None
+        raise _in_the_way(target) from None
+    except OSError as problem:
+        raise not_written(target, problem, nothing=not complete) from None
     finally:
-        partial.unlink(missing_ok=True)
+        with suppress(OSError):  # whatever kept it from being made
+            partial.unlink()
+
+
+def _require_free(target: Path) -> None:
+    for old in target.parent.glob(f".{escape(target.name)}.*.partial"):
+        if not _is_alive(old.name.split(".")[-2]):
+            old.unlink(missing_ok=True)  # whoever wrote it was killed
+    if target.exists():
+        raise _in_the_way(target)
+    if not target.parent.is_dir():
+        raise InvalidInput(f"the folder {target.parent} does not exist (nothing changed)")
+
+
+def _in_the_way(target: Path) -> InvalidInput:
+    return InvalidInput(f"{target} exists already; a backup never overwrites (nothing changed)")
 
 
 def _is_alive(pid: str) -> bool:

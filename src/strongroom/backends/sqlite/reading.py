@@ -36,7 +36,7 @@ from strongroom.backends.sqlite.stray import refuse_stray_log
 from strongroom.backends.sqlite.watch import PAUSE_SECONDS, Version, Watch
 from strongroom.encryption import Secret
 from strongroom.errors import Closed, Damaged, InvalidInput, StrongroomError, Unavailable, hidden
-from strongroom.files import path_of
+from strongroom.files import not_written, path_of
 from strongroom.store import (
     EXPORT_BYTES,
     Answer,
@@ -138,9 +138,12 @@ class Reader(ABC):
             else:
                 copy_pages(con, self._cipher, target)
 
-        target = Path(path).resolve()
-        if not target.exists():
-            refuse_stray_log(target)
+        target = path_of(path).resolve()
+        try:
+            if not target.exists():
+                refuse_stray_log(target)
+        except OSError as problem:
+            raise not_written(target, problem) from None
         self._ask(lambda con: backup(target, partial(write, con)))
 
     @property
