@@ -211,6 +211,49 @@ def test_an_address_that_would_be_an_odd_file_names_what_is_meant(
     strongroom.open("./memory").close()
 
 
+def test_a_browsers_address_of_a_file_names_the_path_that_is_meant(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match=f"here it is '{tmp_path}/agent db'; nothing was opened"):
+        strongroom.open(f"file://{tmp_path}/agent%20db")
+
+
+@pytest.mark.parametrize("address", ["{}", "{}/agent.db", "sqlite:///{}"])
+@pytest.mark.parametrize("read_only", [False, True])
+def test_a_name_that_is_too_long_is_refused_with_what_is_allowed(
+    address: str, read_only: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InvalidInput, match="at most 255 bytes, that of a store 247"):
+        strongroom.open(address.format("x" * 300), read_only=read_only)
+
+
+def test_a_name_that_leaves_no_room_for_those_beside_it_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="that of a store 247"):
+        strongroom.open(tmp_path / ("x" * 248))
+
+
+def test_the_longest_name_that_is_allowed_is_taken(tmp_path: Path) -> None:
+    with strongroom.open(tmp_path / ("x" * 247)) as ctx:
+        assert ctx.runs.create(objective="Answer", run_id="one").id == "one"
+
+
+def test_a_name_with_a_nul_in_a_folder_of_it_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="text that can name a file"):
+        strongroom.open("folder\0/agent.db")
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+def test_a_device_is_said_to_be_no_ordinary_file(read_only: bool) -> None:
+    with pytest.raises(InvalidInput, match="/dev/null is no ordinary file"):
+        strongroom.open("/dev/null", read_only=read_only)
+
+
+def test_links_that_lead_in_a_circle_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "one").symlink_to("other")
+    (tmp_path / "other").symlink_to("one")
+    with pytest.raises(InvalidInput, match="leads back to itself"):
+        strongroom.open(tmp_path / "one")
+
+
 @pytest.mark.parametrize("read_only", [False, True])
 def test_a_file_that_is_no_store_is_named(tmp_path: Path, read_only: bool) -> None:
     program, theirs = tmp_path / "agent.py", tmp_path / "theirs.db"

@@ -111,6 +111,11 @@ def _find(address: Address) -> tuple[Maker, AsyncMaker]:
             raise InvalidInput(
                 f"{text!r:.80} is how SQLite calls a database in memory; here it is 'memory://'; nothing was opened"
             )
+        if scheme == "file":
+            meant = unquote(url.netloc.removeprefix("localhost") + url.path)
+            raise InvalidInput(
+                f"{text!r:.80} is how a browser writes a path; here it is {meant!r:.400}; nothing was opened"
+            )
         from strongroom.backends.sqlite import open_file
 
         make = partial(open_file, path)

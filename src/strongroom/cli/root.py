@@ -213,7 +213,7 @@ def file_of(url: str) -> Path | None:
         parts = urlsplit(url)
     except ValueError as problem:
         raise InvalidInput(f"{url!r:.80} is no address ({problem})") from None
-    return Path(unquote(parts.netloc + parts.path.removeprefix("/"))) if parts.scheme in ("sqlite", "file") else None
+    return Path(unquote(parts.netloc + parts.path.removeprefix("/"))) if parts.scheme == "sqlite" else None
 
 
 def is_there(url: str) -> bool:

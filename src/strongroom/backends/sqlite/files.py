@@ -43,6 +43,7 @@ _FIRST_PAUSE_SECONDS, _LEAST_PAUSE_SECONDS = 0.001, 0.0005
 # Times of files may be coarse: what is written within that of another write may not show in them.
 COARSE_NS = 50_000_000
 
+_LONGEST_BESIDE = "-journal"  # of what SQLite and we put beside a file, under its name and more
 _NETWORK = ("nfs", "cifs", "smb", "9p", "afs", "ceph", "glusterfs", "lustre", "fuse.", "vboxsf", "prl_fs")
 
 
@@ -50,6 +51,40 @@ def refuse_folder(path: Path) -> None:
     """Raise `InvalidInput` if the path leads to a folder."""
     if path.is_dir():
         raise InvalidInput(f"{path} is a folder; name a file in it, such as {path / 'agent.db'} (nothing was opened)")
+
+
+def resolved(path: Path, *, writing: bool = False) -> Path:
+    """Return where a path leads, or raise `InvalidInput` if no store can be there: under a name that is too long, for
+    what lies beside it while it is written too, behind links that lead in a circle, or in what is no ordinary file."""
+    try:
+        found = path.resolve()
+        if writing:
+            with suppress(FileNotFoundError, NotADirectoryError, PermissionError):
+                Path(f"{found}{_LONGEST_BESIDE}").stat()
+        mode = found.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return found  # it may have to be made; whoever opens it is told
+    except RuntimeError:
+        raise _circle(path) from None
+    except OSError as problem:
+        if problem.errno == errno.ELOOP:
+            raise _circle(path) from None
+        if problem.errno == errno.ENAMETOOLONG:
+            raise InvalidInput(
+                f"{str(path)!r:.80} is too long: a name in a path has at most 255 bytes, that of a store "
+                f"{255 - len(_LONGEST_BESIDE)}, since files beside it are named after it (nothing was opened)"
+            ) from None
+        return found
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        raise InvalidInput(
+            f"{found} is no ordinary file, which a store is kept in, but a device, a pipe or a socket; name a file, "
+            "such as agent.db (nothing was opened)"
+        )
+    return found
+
+
+def _circle(path: Path) -> InvalidInput:
+    return InvalidInput(f"{str(path)!r:.80} is a link that leads back to itself; name a file (nothing was opened)")
 
 
 def refuse_network(path: Path) -> None:

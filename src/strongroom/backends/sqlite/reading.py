@@ -27,6 +27,7 @@ from strongroom.backends.sqlite.files import (
     refuse_log_beside_link,
     refuse_network,
     refuse_second_name,
+    resolved,
 )
 from strongroom.backends.sqlite.presence import Presence
 from strongroom.backends.sqlite.receipts import find
@@ -66,10 +67,11 @@ class Reader(ABC):
     """A SQLite file, as far as it is only looked at."""
 
     _pause_seconds = PAUSE_SECONDS  # between two looks for what others have written
+    _writes = False
     _timeout: float
 
     def __init__(self, path: str | os.PathLike[str], key: Secret | None) -> None:
-        self.path = path_of(path).resolve()
+        self.path = resolved(path_of(path), writing=self._writes)
         self._readers: list[apsw.Connection] = []
         self._closed = False
         self._forked = False  # whether this is a child's copy of what its parent opened

@@ -80,6 +80,8 @@ MOST_ROUNDS = 10_000  # of catching up, 2,000 records each, before a search: mor
 class SqliteStore(Reader):
     """Keep everything in one SQLite file. Safe across threads and processes, not across fork()."""
 
+    _writes = True
+
     @checked
     def __init__(
         self,
