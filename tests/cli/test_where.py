@@ -220,3 +220,24 @@ def test_keys_of_a_server_are_said_to_be_had_over_http(command: list[str], empty
 def test_a_server_cannot_be_served(empty: Path, type_in: Type) -> None:
     answer = type_in("--url", "http://localhost:8000", "serve")
     assert answer.code == 1 and "is a server already; serve needs the address of a store with --url" in answer.err
+
+
+def test_looking_into_an_empty_file_says_that_it_is_empty(empty: Path, type_in: Type) -> None:
+    (empty / "zero.db").touch()
+    answer = type_in("--url", "zero.db", "runs", "list")
+    assert (answer.code, "'zero.db' is an empty file, no store yet" in answer.err) == (1, True)
+
+
+def test_looking_into_an_empty_file_leaves_it_empty(empty: Path, type_in: Type) -> None:
+    (empty / "zero.db").touch()
+    type_in("--url", "zero.db", "runs", "list")
+    assert [(file.name, file.stat().st_size) for file in empty.iterdir()] == [("zero.db", 0)]
+
+
+def test_a_name_too_long_for_a_file_is_no_store(empty: Path, type_in: Type) -> None:
+    assert "there is no store at" in type_in("--url", "x" * 300, "runs", "list").err
+
+
+def test_a_copy_into_the_memory_of_the_command_is_refused(here: Path, type_in: Type) -> None:
+    answer = type_in("copy", "agent.db", "memory://")
+    assert (answer.code, "ends with this command" in answer.err) == (1, True)

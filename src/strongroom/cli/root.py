@@ -240,6 +240,9 @@ def _stray() -> Any:
 def require_there(url: str, hint: str = "; name one with --url or STRONGROOM_URL") -> None:
     """Refuse to look at what is not there: looking must not create it."""
     if not is_there(url):
+        file = file_of(url)
+        if file is not None and os.path.isfile(file):  # noqa: PTH113 - which a name no file can have is not
+            raise InvalidInput(f"{url!r} is an empty file, no store yet: a command that writes makes one of it{hint}")
         raise InvalidInput(f"there is no store at {url!r}{hint} (nothing was created)")
 
 

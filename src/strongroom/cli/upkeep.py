@@ -109,6 +109,11 @@ def copy(source: str, target: str, new_key: bool, decrypt: bool) -> None:
 
     if is_server(source) or is_server(target):
         raise InvalidInput("a server shows one space; copy the store it serves, where it is (nothing was copied)")
+    if target.startswith("memory:"):
+        raise InvalidInput(
+            "what is copied into memory ends with this command; name a file or a server's database as the target "
+            "(nothing was copied)"
+        )
     look = (SpinnerColumn(), TextColumn("copying"), MofNCompleteColumn(), TimeElapsedColumn())
     watched = console(stderr=True)
     bar = Progress(*look, console=watched, transient=True, disable=not watched.is_terminal)
