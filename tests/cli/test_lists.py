@@ -143,3 +143,8 @@ def test_searches_show_the_others_and_say_what_is_damaged(here: Path, type_in: T
         assert (typed.code, typed.json["degraded"]) == (0, f"1 cannot be read: {named}")
         assert f"not complete: 1 cannot be read: {named}" in type_in(command, "search", "scraper").out
     assert len(type_in("--json", "sessions", "search", "scraper").json["hits"]) == 5
+
+
+def test_a_list_without_owners_says_how_to_see_those_of_everyone(type_in: Type, empty: Path) -> None:
+    type_in("memories", "add", "likes tea", "--user", "ana")
+    assert "--user or --project, or all with --everyone" in type_in("memories", "list").out

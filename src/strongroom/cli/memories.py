@@ -173,7 +173,8 @@ def search_memories(query: str, k: int, kind: Any, where: str | None, **filters:
 def _nobody(filters: dict[str, Any]) -> None:
     """Say what may be missing where nobody was named."""
     if not (filters["user_id"] or filters["project_id"] or filters.get("everyone")):
-        say("[dim]only what belongs to everybody was looked at; name an owner with --user or --project[/]")
+        others = ", or all with --everyone" if "everyone" in filters else ""
+        say("[dim]only what belongs to everybody was looked at; name an owner with --user or --project{}[/]", others)
 
 
 @memories.command("history")
