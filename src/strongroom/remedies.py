@@ -85,7 +85,8 @@ REASONS = {
     ),
     "read_only": Remedy(
         "The store was opened to be read only, or cannot be written.",
-        "Open it without `read_only`; check the owner and the rights of file and folder.",
+        "Where you said `read_only` yourself, open it without. Otherwise give this user the right to write the file "
+        "and the folder it lies in, or only read: with `read_only=True`; commands that only look do so by themselves.",
     ),
     "io": Remedy(
         "The disk or its driver failed.", "Look at the system's log. After a failed fsync, open the store anew."

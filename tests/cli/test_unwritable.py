@@ -11,6 +11,7 @@ import pytest
 import strongroom
 from strongroom.errors import Unavailable
 from strongroom.files import add_line, writing
+from strongroom.remedies import REASONS
 from tests.cli.conftest import Type
 
 WORDS = [
@@ -78,3 +79,15 @@ def test_a_backup_without_the_right_is_refused_by_that_reason(here: Path, monkey
         with pytest.raises(Unavailable) as refused:
             ctx.store.backup("copy.db")  # type: ignore[attr-defined]
     assert refused.value.reason == "read_only"
+
+
+def test_where_a_file_cannot_be_written_the_command_line_is_told_too(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with strongroom.open("agent.db") as ctx:
+        told = str(ctx.store._cannot_write())  # type: ignore[attr-defined]
+    assert "a command that only looks opens it for reading by itself" in told
+
+
+def test_the_remedy_of_what_cannot_be_written_does_not_only_say_to_open_it_otherwise() -> None:
+    assert "the right to write the file and the folder it lies in" in REASONS["read_only"].remedy

@@ -260,7 +260,10 @@ class SqliteStore(Reader):
     def _cannot_write(self) -> Unavailable:
         """Say that this is a place to read, and how; where there is nothing to read, that nothing can be made."""
         if self.path.exists():
-            told = f"{self.path} or what is beside it is read-only for this user; read_only=True opens it for reading"
+            told = (
+                f"{self.path} or what is beside it is read-only for this user, and is opened to be written here; a "
+                "command that only looks opens it for reading by itself, a program with read_only=True"
+            )
         else:
             told = f"{self.path.parent} is read-only for this user, so {self.path.name} cannot be made there"
         return Unavailable(told, reason="read_only")
