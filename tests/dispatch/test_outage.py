@@ -1,4 +1,4 @@
-"""A store that is away while a worker looks for messages ends nothing: what runs goes on, and it looks again."""
+"""A store that is away while a worker looks for messages ends nothing that runs; who waits for an end hears of it."""
 
 from __future__ import annotations
 
@@ -90,26 +90,50 @@ async def test_a_function_goes_on_while_its_worker_cannot_look_for_messages(desk
 
 async def test_a_worker_that_could_not_look_for_messages_handles_them_when_the_store_is_back(desk: Desk) -> None:
     desk.done.set()
+    desk.when_begun = desk.dispatcher.stop
     await desk.send()
     desk.store.away(3)
-    await desk.dispatcher.drain()
+    await desk.dispatcher.run()
     assert desk.log == ["began", "ended"]
 
 
-async def test_a_worker_that_asks_whether_all_is_done_asks_again_when_the_store_is_back(desk: Desk) -> None:
+async def test_a_drain_of_which_nothing_runs_ends_with_what_keeps_it_from_looking(desk: Desk) -> None:
+    desk.store.fail = lambda: AWAY
+    with pytest.raises(Unavailable, match="the store is away"):
+        await asyncio.wait_for(desk.dispatcher.drain(), 10)
+
+
+async def test_a_drain_that_cannot_ask_whether_all_is_done_ends_with_the_reason(desk: Desk) -> None:
     looks = iter([None, AWAY])  # at the first of the two nothing waits
     desk.store.fail = lambda: next(looks, None)
-    await desk.dispatcher.drain()
-    assert next(looks, "none left") == "none left"
+    with pytest.raises(Unavailable, match="the store is away"):
+        await desk.dispatcher.drain()
+
+
+async def test_a_drain_that_meets_an_outage_ends_when_its_last_function_has_ended(desk: Desk) -> None:
+    looks = 0
+
+    def fail() -> Exception:
+        nonlocal looks
+        looks += 1
+        if looks == 3:
+            desk.done.set()
+        return AWAY
+
+    desk.when_begun = lambda: setattr(desk.store, "fail", fail)
+    await desk.send()
+    with pytest.raises(Unavailable, match="the store is away"):
+        await asyncio.wait_for(desk.dispatcher.drain(), 10)
+    assert desk.log == ["began", "ended"]
 
 
 async def test_an_outage_is_told_once(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
-    looks = iter([AWAY, AWAY, None, AWAY, AWAY])  # two outages: between them a message is found
-    desk.store.fail = lambda: next(looks, None)
+    desk.store.away(2)
     desk.done.set()
+    desk.when_begun = lambda: desk.store.away(2, then=desk.dispatcher.stop)  # the second outage
     await desk.send()
     with caplog.at_level(logging.WARNING, "strongroom.dispatch"):
-        await desk.dispatcher.drain()
+        await desk.dispatcher.run()
     assert len([record for record in caplog.records if "the store is away" in record.getMessage()]) == 2
 
 

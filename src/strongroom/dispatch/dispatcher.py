@@ -161,7 +161,7 @@ class AsyncDispatcher:
         await self._serve(self._context, until_idle=False)
 
     async def drain(self) -> None:
-        """Handle messages until there is none left for these functions."""
+        """Handle messages until there is none left for these functions. Raise what keeps it from looking for more."""
         await self._serve(self._context, until_idle=True)
 
     def stop(self, *, drain: bool = True) -> None:
@@ -251,6 +251,8 @@ class _Turns:
                     if idle and not await self._look(1):
                         return
                 except Unavailable as problem:
+                    if until_idle and not self._active:
+                        raise  # whoever waits for an end hears why there is none
                     self._wait_for(problem)
                     await self._pause(RECHECK_SECONDS)
                 else:
@@ -424,7 +426,7 @@ class Dispatcher:
         self._serve(until_idle=False)
 
     def drain(self) -> None:
-        """Handle messages until there is none left for these functions."""
+        """Handle messages until there is none left for these functions. Raise what keeps it from looking for more."""
         self._serve(until_idle=True)
 
     def stop(self, *, drain: bool = True) -> None:
