@@ -231,6 +231,7 @@ class _Turns:
         self._event = event
         self._routes = dispatcher._routes.by_name
         self._turn = 0  # counts looks: each begins with the next name
+        self._places: dict[str, str] = {}
         self._scope = threads.scope
         self._active: dict[str, asyncio.Task[int]] = {}
         self._later: dict[str, float] = {}
@@ -264,7 +265,8 @@ class _Turns:
     async def _look(self, limit: int, skip: Collection[str] = ()) -> list[str]:
         names = list(self._routes)
         first = self._turn % len(names)
-        return await flagged(self._scope, names[first:] + names[:first], skip=skip, limit=limit)
+        turns = names[first:] + names[:first]
+        return await flagged(self._scope, turns, skip=skip, limit=limit, places=self._places)
 
     def _wait_for(self, problem: Unavailable) -> None:
         """Go on although nobody can look for messages. To end would cancel what runs, which needs no store now."""

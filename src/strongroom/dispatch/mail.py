@@ -24,6 +24,7 @@ from strongroom.store import Delete, Entry, Expect, Get, Receipt, Record, Scan
 from strongroom.values import Listing
 
 PAGE = 100
+MOST = 200  # flags that are looked at in one page, however many threads are to be skipped
 
 
 class Mail:
@@ -117,29 +118,41 @@ class Mail:
         return self._threads.entry(payload, opened.metadata, from_id=slot.from_id, to_id=slot.to_id)
 
 
-async def flagged(scope: Scope, receivers: Iterable[str], *, skip: Collection[str] = (), limit: int) -> list[str]:
+async def flagged(
+    scope: Scope,
+    receivers: Iterable[str],
+    *,
+    skip: Collection[str] = (),
+    limit: int,
+    places: dict[str, str] | None = None,
+) -> list[str]:
     """Return threads whose flag is up, leaving out the ones to skip.
 
     They are taken from the receivers in turn, of each the one whose flag has been up for longest: so none waits until
     another has no more.
+
+    What a look costs does not depend on how many are to be skipped. Where those fill the first page of a receiver, its
+    next look begins another page as well, and so on to the end: `places` is where, kept from look to look.
     """
-    found: dict[str, list[str]] = {name: [] for name in receivers}
-    cursors: dict[str, str | None] = dict.fromkeys(found)
-    while cursors:
-        enough = len(set().union(*found.values())) >= limit
-        # One of whom a whole page is to be skipped may have others behind it.
-        asked = [name for name in cursors if not (enough and found[name])]
-        if not asked:
-            break
-        pages = await scope.get_all(
-            [Scan(scope.space, MAIL, {"receiver": name}, cursors[name], PAGE) for name in asked]
-        )
-        for name, page in zip(asked, pages, strict=True):
-            waiting = [document.value.load()["thread_id"] for document in page.documents]
-            found[name] += [thread_id for thread_id in waiting if thread_id not in skip]
-            if page.next is None:
-                del cursors[name]
-            else:
-                cursors[name] = page.next
+    places = {} if places is None else places
+    names, size = list(receivers), min(max(PAGE, limit + len(skip)), MOST)
+    asked = [(name, after) for name in names for after in dict.fromkeys((None, places.get(name)))]
+    pages = await scope.get_all([Scan(scope.space, MAIL, {"receiver": name}, after, size) for name, after in asked])
+    free = [
+        [id for document in page.documents if (id := document.value.load()["thread_id"]) not in skip] for page in pages
+    ]
+    found: dict[str, list[str]] = {name: [] for name in names}
+    for (name, _), here in zip(asked, free, strict=True):
+        found[name] += here
     turns = zip_longest(*found.values())
-    return list(dict.fromkeys(thread_id for turn in turns for thread_id in turn if thread_id is not None))[:limit]
+    chosen = list(dict.fromkeys(id for turn in turns for id in turn if id is not None))[:limit]
+    for (name, after), page, here in zip(asked, pages, free, strict=True):
+        if after is None and (name in places or here):
+            continue  # those behind the first page have a place, or need none
+        if here and not set(here) & set(chosen):
+            continue  # its turn is yet to come
+        if page.next is None:
+            places.pop(name, None)
+        else:
+            places[name] = page.next
+    return chosen
