@@ -11,7 +11,8 @@ import pytest
 
 import strongroom
 from strongroom.dispatch import Dispatcher, Retry, pool
-from strongroom.services.threads.deliveries import DELIVERY, read_delivery
+from strongroom.dispatch.delivery import TOGETHER
+from strongroom.services.threads.deliveries import DELIVERY, Delivery, read_delivery, suspicious
 from strongroom.store import Get
 from tests.dispatch import program
 
@@ -76,10 +77,10 @@ def ctx(tmp_path: Path) -> Iterator[Any]:
         yield ctx
 
 
-def served(ctx: Any, attempts: int = 1, **options: Any) -> Dispatcher:
+def served(ctx: Any, attempts: int = 1, takeovers: int = 20, few: int | None = None, **options: Any) -> Dispatcher:
     dispatcher = Dispatcher(ctx, poll_seconds=0.001, **options)
-    retry = Retry(attempts=attempts, first_seconds=0.001)
-    dispatcher.handler("spin", cpu_bound=True, retry=retry)(program.spinning)
+    retry = Retry(attempts=attempts, first_seconds=0.001, takeovers=takeovers)
+    dispatcher.handler("spin", cpu_bound=True, retry=retry, max_concurrent=few)(program.spinning)
     return dispatcher
 
 
@@ -172,8 +173,94 @@ def test_an_executor_that_is_broken_for_good_is_no_message_s_failure(ctx: Any) -
     send(ctx, "one")
     with pytest.raises(BrokenExecutor):
         served(ctx, executor=Gone()).drain()
-    state = read_delivery(ctx.store.read([Get(ctx._async.scope.key(DELIVERY, "one"))])[0])
+    state = delivery(ctx, "one")
     assert (state.owner, state.put_off, dead(served(ctx))) == (None, {}, [])
+
+
+class Dying(Executor):
+    """Somebody else's executor: at one message, as soon as it has so many, it breaks for good, with all it has."""
+
+    def __init__(self, together: int = 1) -> None:
+        self._together = together
+        self._broken = False
+        self._work: dict[str, tuple[Future[Any], Callable[[], Any]]] = {}
+
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        if self._broken:
+            raise BrokenExecutor("broken before")
+        future = Future[Any]()
+        self._work[args[THREAD]] = future, lambda: fn(*args, **kwargs)
+        if len(self._work) >= self._together:
+            self._broken = any(name.startswith("poison") for name in self._work)
+            for waiting, work in self._work.values():
+                if self._broken:
+                    waiting.set_exception(BrokenExecutor("a process died"))
+                else:
+                    waiting.set_result(work())
+            self._work.clear()
+        return future
+
+
+def drained(dispatcher: Dispatcher) -> bool:
+    """Let a dispatcher handle what there is. Return whether its executor lived to see the end."""
+    try:
+        dispatcher.drain()
+    except BrokenExecutor:
+        return False
+    return True
+
+
+def restarted(ctx: Any, together: list[int], **options: Any) -> list[bool]:
+    """Start a dispatcher with an executor of its own again and again. Return of each whether that lived to the end."""
+    return [drained(served(ctx, executor=Dying(number), **options)) for number in together]
+
+
+def delivery(ctx: Any, name: str) -> Delivery:
+    return read_delivery(ctx.store.read([Get(ctx._async.scope.key(DELIVERY, name))])[0])
+
+
+def test_a_message_that_breaks_each_executor_for_good_is_given_up_after_as_many_as_takeovers_says(ctx: Any) -> None:
+    send(ctx, "poison")
+    assert restarted(ctx, [1] * 4, takeovers=2) == [False] * 3 + [True]
+    assert dead(served(ctx)) == [("poison", 2)]
+
+
+def test_a_dispatcher_that_runs_again_with_another_executor_counts_on(ctx: Any) -> None:
+    class Renewed(Executor):
+        now = Dying()
+
+        def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+            return self.now.submit(fn, *args, **kwargs)
+
+    send(ctx, "poison")
+    executor = Renewed()
+    dispatcher = served(ctx, executor=executor, takeovers=2)
+    for _ in range(3):
+        assert not drained(dispatcher)
+        executor.now = Dying()
+    assert (drained(dispatcher), dead(dispatcher)) == (True, [("poison", 2)])
+
+
+def test_what_an_executor_takes_along_is_not_given_up(ctx: Any) -> None:
+    send(ctx, "poison", "one")
+    together = [2] * (1 + TOGETHER) + [1] * 3  # from then on each runs alone
+    assert restarted(ctx, together, takeovers=TOGETHER + 2)[-1]
+    assert (dead(served(ctx)), answered(ctx, "one")) == ([("poison", TOGETHER + 2)], [1])
+
+
+def test_what_never_reached_an_executor_that_broke_is_held_against_nobody(ctx: Any) -> None:
+    send(ctx, "poison", "one")
+    assert restarted(ctx, [1], few=1) == [False]
+    state = delivery(ctx, "one")
+    assert (state.owner, suspicious(state)) == (None, False)
+
+
+def test_what_never_reached_an_executor_keeps_what_was_held_against_it(ctx: Any) -> None:
+    names = ["poison", "poison too", "poison as well"]
+    send(ctx, *names)
+    restarts = [1] * (len(names) * (1 + 2) + 1)  # each time one of them is a step nearer to its end
+    assert restarted(ctx, restarts, few=1, takeovers=2)[-1]
+    assert sorted(dead(served(ctx))) == sorted((name, 2) for name in names)
 
 
 CLUMSY = [

@@ -321,6 +321,21 @@ async def test_what_waits_for_its_turn_has_not_begun(workers: Workers) -> None:
     assert workers.ran == ["message"]
 
 
+async def test_what_waits_for_others_of_its_function_has_not_begun(workers: Workers) -> None:
+    await workers.send("message")
+    await workers.vanish(2)
+    few = asyncio.Semaphore(1)
+    await few.acquire()  # as many run as may
+    waiting = asyncio.ensure_future(workers.round(turn=lambda route: few)())
+    await workers.taken()
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert (await workers.stored())["begun"] == {"echo": {"index": 0, "times": 1}}
+    few.release()
+    await waiting
+    assert workers.ran == ["message"]
+
+
 async def test_what_waits_for_its_turn_keeps_its_lease(workers: Workers) -> None:
     await killed_together(workers, "t")
     suspects = asyncio.Lock()

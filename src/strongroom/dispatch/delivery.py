@@ -23,6 +23,9 @@ Theory of operation
    several workers are known to have vanished at waits until it is the only one such in its process, and is noted only
    then: what is beside it has not begun, and one that ends is innocent. Nothing is given up that did not run alone.
    The first times it runs at once, or ordinary kills would line up all that a worker was at.
+6. An executor that was given and takes no more messages takes its worker along. What it had is let go, as if the worker
+   had vanished, but at once: whoever takes it over counts on. What never reached it is handed back, and nothing is held
+   against it.
 """
 
 from __future__ import annotations
@@ -30,11 +33,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, TypeVar
 
 from strongroom.bridge import finish
 from strongroom.dispatch.leases import MOST_TOLD, Dead, Lease, LeasedThread, LeaseLost, failure
+from strongroom.dispatch.pool import Given
 from strongroom.dispatch.routes import ExecutorGone, Outgoing, Respond, Route, words_of
 from strongroom.errors import (
     REFUSING,
@@ -84,6 +88,8 @@ class Round:
         run: Run,
         stopping: Callable[[], bool],
         suspects: asyncio.Lock | None = None,
+        turn: Callable[[Route], asyncio.Semaphore | None] = lambda route: None,
+        given: Given | None = None,
     ) -> None:
         self._threads = threads
         self._scope = threads.scope
@@ -94,6 +100,10 @@ class Round:
         self._run = run
         self._stopping = stopping
         self._suspects = suspects or asyncio.Lock()  # the worker's: one at a time
+        self._turn = turn
+        self._given = given or Given()
+        self._given.has.discard(thread_id)
+        self._noted = False  # the message that is handled now, by us
         self._lease = Lease(Delivery(), 0)
         self._renewal: str | None = None  # the id of one that may have happened or not
 
@@ -127,9 +137,18 @@ class Round:
             return  # it was never taken
         try:
             await self._settle()
-            await _known(lambda id: self._leased.hand_back(self._lease, id))
+            if self._is_held_against():
+                await _known(lambda id: self._leased.renew(self._lease, 0, id))  # for no longer
+            else:
+                await _known(lambda id: self._leased.hand_back(self._lease, id))
         except StrongroomError:
             pass  # the lease runs out by itself
+
+    def _is_held_against(self) -> bool:
+        """Say whether a worker vanished at what we have: we, with our executor, or others before it began."""
+        if self._given.gone is None:
+            return False
+        return self._thread_id in self._given.has or (suspicious(self._lease.state) and not self._noted)
 
     # ---- the messages -----------------------------------------------------------------------------------------------
 
@@ -138,6 +157,7 @@ class Round:
         while records := await self._read_on(position):
             for record in due(self._lease.state, records, self._routes):
                 later = await self._handle(record)
+                self._noted = False
                 if later:
                     return later
                 if self._stopping():
@@ -158,43 +178,47 @@ class Round:
 
     async def _handle(self, record: Record) -> int:
         """Handle a message. Return 0, or the time to come back at."""
-        state = self._lease.state
-        if not suspicious(state):
-            return await self._attempt(record)
-        lost, most = vanished(state, record), self._routes[record.receiver or ""].retry.takeovers
+        state, route = self._lease.state, self._routes[record.receiver or ""]
+        lost, most = vanished(state, record), route.retry.takeovers
         if lost >= most:
             who = "a worker" if lost == 1 else f"{lost} workers in a row"
             await self._give_up(
                 record, f"{who} began it and vanished before it ended", attempts(state, record) - 1 + lost
             )
             return 0
-        if lost < min(TOGETHER, most - 1):
-            await self._note(record)
-            return await self._attempt(record)
-        async with self._alone():
-            if self._stopping():
-                return 0  # it has not begun, and is handed back
-            await self._note(record)
-            return await self._attempt(record)
+        async with AsyncExitStack() as alone, AsyncExitStack() as turn:
+            if suspicious(state) and lost >= min(TOGETHER, most - 1):
+                await alone.enter_async_context(self._own(self._suspects))
+                if self._stopping():
+                    return 0  # it has not begun, and is handed back
+            few = self._turn(route)
+            if few is not None:
+                await turn.enter_async_context(self._own(few))
+            if self._given.gone is not None:
+                raise self._given.gone  # whoever had the turn broke it
+            if suspicious(state):
+                await self._note(record)
+            return await self._attempt(record, turn)
 
     @asynccontextmanager
-    async def _alone(self) -> AsyncIterator[None]:
-        """Wait until no other suspect runs in this process, and keep the lease meanwhile."""
-        turn = asyncio.ensure_future(self._suspects.acquire())
+    async def _own(self, turns: asyncio.Lock | asyncio.Semaphore) -> AsyncIterator[None]:
+        """Wait for a turn before a message begins, and keep the lease meanwhile."""
+        turn = asyncio.ensure_future(turns.acquire())
         try:
             await self._renew_until_done(turn)
             yield
         finally:
             if not turn.cancel():  # it was done: this one's turn
-                self._suspects.release()
+                turns.release()
 
     async def _note(self, record: Record) -> None:
         async def noted() -> None:
             self._lease = await _known(lambda id: self._leased.note(self._lease, record, self._lease_seconds, id))
 
+        self._noted = True
         await self._finish(noted())
 
-    async def _attempt(self, record: Record) -> int:
+    async def _attempt(self, record: Record, turn: AsyncExitStack) -> int:
         slot = Slot(self._thread_id, record, self._threads.types)
         route = self._routes[slot.to_id]
         attempt = attempts(self._lease.state, record)
@@ -209,6 +233,7 @@ class Round:
             await self._refuse(route, record, payload, attempt)
             return 0
         answers = await self._run_renewing(route, slot, attempt)
+        await turn.aclose()  # the next one need not wait for what is committed now
         if isinstance(answers, BaseException):
             error = words_of(answers)
             if attempt < route.retry.attempts:
@@ -255,11 +280,13 @@ class Round:
         finally:
             running.cancel()
         try:
-            return running.result()
+            answers: list[Outgoing] | BaseException = running.result()
         except ExecutorGone:
             raise
         except (Exception, asyncio.CancelledError) as problem:  # cancelled by itself: this task is still wanted
-            return problem
+            answers = problem
+        self._given.has.discard(self._thread_id)
+        return answers
 
     async def _renew_until_done(self, running: asyncio.Future[Any]) -> None:
         """Keep the lease for as long as a function runs, and know then what is held."""

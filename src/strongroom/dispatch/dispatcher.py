@@ -89,7 +89,7 @@ class AsyncDispatcher:
         self._address = address
         self._executor = executor
         self._pool = Pool(executor, max_workers=max_workers, max_tasks_per_child=max_tasks_per_child)
-        self._owner = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(6)}"
+        self._owner = _name()
         self._stop: str | None = None
         self._wake: Callable[[], object] | None = None
 
@@ -210,6 +210,9 @@ class AsyncDispatcher:
         self._wake = lambda: loop.call_soon_threadsafe(event.set)
         try:
             await _Turns(self, threads, runner, event).take(until_idle=until_idle)
+        except ExecutorGone:
+            self._owner = _name()  # it has vanished for what its executor had, also if it runs again with another
+            raise
         finally:
             self._wake, self._stop = None, None
             runner.close()
@@ -291,6 +294,8 @@ class _Turns:
             run=self._runner,
             stopping=lambda: self._it._stop is not None,
             suspects=self._suspects,
+            turn=self._runner.turn,
+            given=self._runner.given,
         )
         self._active[thread_id] = asyncio.create_task(round())
 
@@ -322,6 +327,10 @@ class _Turns:
         for thread_id, result in zip(self._active, results, strict=True):
             if isinstance(result, BaseException) and not isinstance(result, asyncio.CancelledError):
                 _bear(thread_id, result)
+
+
+def _name() -> str:
+    return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(6)}"
 
 
 def _bear(thread_id: str, problem: BaseException) -> None:

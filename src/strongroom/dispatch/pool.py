@@ -49,6 +49,14 @@ Computed = list[Answer] | str  # what a function answered, or the words of what 
 ImportPath = tuple[str, str]
 
 
+class Given:
+    """What a worker knows of the executor it was given: that it is gone, and of which threads it has a message."""
+
+    def __init__(self) -> None:
+        self.gone: ExecutorGone | None = None
+        self.has: set[str] = set()
+
+
 class Pool:
     """The processes of a dispatcher, started when they are first needed. An executor that was given is used instead."""
 
@@ -63,6 +71,10 @@ class Pool:
         self._own: Executor | None = None
         self.max_workers = max_workers
         self.max_tasks_per_child = max_tasks_per_child
+
+    @property
+    def is_given(self) -> bool:
+        return self._given is not None
 
     def submit(self, *words: Any, key: Secret | None = None) -> Future[Computed]:
         """Have a message computed, of a store that this key opens. `ExecutorGone` if one that was given is broken."""

@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine, Sequence
 from concurrent.futures import BrokenExecutor, ThreadPoolExecutor
-from contextlib import AsyncExitStack
 from typing import Any, TypeVar
 
 from strongroom.blocking.threads import Thread
-from strongroom.dispatch.pool import Pool, answers, call, elsewhere, reference
+from strongroom.dispatch.pool import Given, Pool, answers, call, elsewhere, reference
 from strongroom.dispatch.routes import ExecutorGone, Failures, Outgoing, Route, outgoing, ran
 from strongroom.errors import InvalidInput
 from strongroom.scope import Scope
@@ -59,25 +58,26 @@ class Runner:
         self._pool = pool
         self._turns: dict[str, asyncio.Semaphore] = {}
         self._alone = asyncio.Lock()
+        self.given = Given()
         self._beside = ThreadPoolExecutor(max_threads, thread_name_prefix="strongroom-handler")
 
     async def __call__(self, route: Route, slot: Slot, attempt: int) -> list[Outgoing]:
         """Run a message's function and return its answers, or raise what it raised."""
-        async with AsyncExitStack() as turn:
-            if route.max_concurrent is not None:
-                await turn.enter_async_context(self._turn(route.name, route.max_concurrent))
-            if route.cpu_bound:
-                return await self._elsewhere(route, slot, attempt)
-            if route.is_async:
-                told = call(slot, name=route.name, attempt=attempt, thread=self._threads.thread(slot.thread_id))
-                with Failures():
-                    return outgoing(await route.function(slot.payload, told))
-            loop = asyncio.get_running_loop()
-            told = call(slot, name=route.name, attempt=attempt, thread=self._blocking_thread(slot, loop))
-            return await loop.run_in_executor(self._beside, ran, route.function, slot.payload, told)
+        if route.cpu_bound:
+            return await self._elsewhere(route, slot, attempt)
+        if route.is_async:
+            told = call(slot, name=route.name, attempt=attempt, thread=self._threads.thread(slot.thread_id))
+            with Failures():
+                return outgoing(await route.function(slot.payload, told))
+        loop = asyncio.get_running_loop()
+        told = call(slot, name=route.name, attempt=attempt, thread=self._blocking_thread(slot, loop))
+        return await loop.run_in_executor(self._beside, ran, route.function, slot.payload, told)
 
-    def _turn(self, name: str, limit: int) -> asyncio.Semaphore:
-        return self._turns.setdefault(name, asyncio.Semaphore(limit))
+    def turn(self, route: Route) -> asyncio.Semaphore | None:
+        """Return what a message waits for before its function is run, if few may run at a time."""
+        if route.max_concurrent is None:
+            return None
+        return self._turns.setdefault(route.name, asyncio.Semaphore(route.max_concurrent))
 
     async def _elsewhere(self, route: Route, slot: Slot, attempt: int) -> list[Outgoing]:
         if self._address is None:
@@ -91,14 +91,19 @@ class Runner:
         opened = (self._address, scope.space, tuple(sorted(options.items())))
         words = (*opened, function, accepts, name, slot.thread_id, slot.index, attempt)
         try:
-            return answers(await asyncio.wrap_future(self._pool.submit(*words, key=key)))
-        except ExecutorGone:
+            future = self._pool.submit(*words, key=key)
+            if self._pool.is_given:
+                self.given.has.add(slot.thread_id)
+            try:
+                return answers(await asyncio.wrap_future(future))
+            except BrokenExecutor:
+                # One at a time: where memory ran out, several side by side would be killed again.
+                async with self._alone:
+                    with self._pool.alone(*words, key=key) as future:
+                        return answers(await asyncio.wrap_future(future))
+        except ExecutorGone as problem:
+            self.given.gone = problem
             raise
-        except BrokenExecutor:
-            # One at a time: where memory ran out, several side by side would be killed again.
-            async with self._alone:
-                with self._pool.alone(*words, key=key) as future:
-                    return answers(await asyncio.wrap_future(future))
 
     def _blocking_thread(self, slot: Slot, loop: asyncio.AbstractEventLoop) -> Thread:
         scope = self._threads.scope
