@@ -133,6 +133,27 @@ def test_conversations_come_in_as_they_were_once(address: str, conversations: Pa
             assert asyncio.run(StrongroomSession(name, ctx).get_items()) == cast("Any", ITEMS)
 
 
+def test_what_is_imported_from_is_closed_whatever_comes_of_it(
+    conversations: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[sqlite3.Connection] = []
+    connect = sqlite3.connect
+
+    def noted(*args: Any, **options: Any) -> sqlite3.Connection:
+        opened.append(connect(*args, **options))
+        return opened[-1]
+
+    monkeypatch.setattr(sqlite3, "connect", noted)
+    with strongroom.open("memory://") as ctx:
+        import_sessions(conversations, ctx)
+        with pytest.raises(InvalidInput):
+            import_checkpoints(conversations, ctx)
+    assert len(opened) == 2
+    for connection in opened:
+        with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+            connection.execute("SELECT 1")
+
+
 async def told_more(path: Path, name: str, items: Any) -> None:
     session = SQLiteSession(name, path)
     await session.add_items(items)
