@@ -78,7 +78,7 @@ def carried_by(con: apsw.Connection) -> Iterator[Carried | LostReceipt]:
         space = _owner(con, ref) if 0 < ref <= MASK else None
         first = _unsealed(ref, start)
         if space is not None:
-            yield from _receipts_of(space, ref, _carrying(con, ref, first or 0), in_order=first is not None)
+            yield from _receipts_of(space, ref, _records_of(con, ref, first or 0), in_order=first is not None)
         if first is None or space is None:  # its `ref` may be what is damaged: then some other stream was meant
             now = time.time_ns()  # as its index, so that the next such note is another
             yield LostReceipt("", ANY, now, "", new_id(now))
@@ -138,7 +138,7 @@ def _owner(con: apsw.Connection, ref: int) -> str | None:
     return key.space
 
 
-def _carrying(con: apsw.Connection, ref: int, first: int) -> list[tuple[int, Any]]:
+def _records_of(con: apsw.Connection, ref: int, first: int) -> list[tuple[int, Any]]:
     """Return the records of a stream that may carry receipts, by their indexes; None for what is missing or cannot be
     read."""
     base = ref << INDEX_BITS
