@@ -15,7 +15,7 @@ from typing import Any
 import apsw
 import pytest
 
-from strongroom.backends.sqlite import SqliteStore, receipts, rows, search, writes
+from strongroom.backends.sqlite import SqliteStore, carried, rows, search, writes
 from strongroom.backends.sqlite import store as sqlite_store
 from strongroom.codec import encode
 from strongroom.errors import StoreError, StrongroomError
@@ -217,7 +217,7 @@ def test_no_flipped_bit_shows_one_tenant_what_is_the_others(
 def test_the_campaign_catches_a_store_that_believes_its_indexes(
     fast_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (rows, writes, search, receipts):
+    for module in (rows, writes, search, carried):
         monkeypatch.setattr(module, "require_sound", lambda key, head: None)
     with pytest.raises(Broken, match=r"was shown what|stands in a stream"):
         _campaign(fast_folder, lambda bits: _of_names(fast_folder))
