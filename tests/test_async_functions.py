@@ -93,17 +93,18 @@ def test_the_ledger_is_not_told_of_an_async_function(ctx: Context) -> None:
     assert len(ctx.runs.get("r").events()) == 1
 
 
-@pytest.mark.parametrize("name", ["update_with", "milestone", "turn_with", "learn"])
-def test_a_plain_function_that_gives_something_to_await_is_refused_with_the_same_words(ctx: Context, name: str) -> None:
+def test_a_plain_model_that_gives_something_to_await_is_refused_with_the_same_words(ctx: Context) -> None:
     with pytest.raises(InvalidInput) as refused:
-        WRITES[name](ctx, lambda *given: asks(*given))
+        WRITES["learn"](ctx, lambda *given: asks(*given))
     assert SENTENCE in str(refused.value)
 
 
-def test_a_summarizer_of_a_window_that_gives_something_to_await_is_refused_with_the_same_words(ctx: Context) -> None:
-    with pytest.raises(InvalidInput) as refused:
-        READS["window"](ctx, lambda messages: answers_at_once())
-    assert SENTENCE in str(refused.value)
+async def test_async_functions_decide_for_async_code_of_a_program_that_is_both(ctx: Context) -> None:
+    async def decide(working_set: strongroom.WorkingSet) -> strongroom.values.UpdateFields:
+        await asyncio.sleep(0)
+        return {"status": "BUSY"}
+
+    assert (await (await ctx.awaitable.runs.get("r")).update_with(decide)).status == "BUSY"
 
 
 async def test_async_functions_decide_where_there_is_an_event_loop() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
 from strongroom.errors import InvalidInput
@@ -41,20 +41,6 @@ class NeedsALoop(InvalidInput):
         super().__init__(
             f"{what} is async, and this is the blocking API; pass a plain function, or use strongroom.aopen()"
         )
-
-
-async def answer(what: str, threads: bool, function: Callable[P, T | Awaitable[T]], *args: P.args, **kw: P.kwargs) -> T:
-    """Return what a function of a caller says, plain or async. Without an event loop an async one is refused."""
-    if not threads:
-        refuse_async(what, function)
-    answered = function(*args, **kw)
-    if not inspect.isawaitable(answered):
-        return answered
-    if not threads:
-        if inspect.iscoroutine(answered):
-            answered.close()
-        raise NeedsALoop(what)
-    return await answered
 
 
 def refuse_async(what: str, given: object) -> None:

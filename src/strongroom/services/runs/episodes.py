@@ -6,6 +6,7 @@ one commit, together with its events and a batch of memories.
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -15,7 +16,6 @@ import msgspec
 from msgspec import Struct
 
 from strongroom.codec import Json, encode
-from strongroom.embedders import offload
 from strongroom.errors import InvalidInput
 from strongroom.operations import Operation, Plan, Undecided, perform
 from strongroom.services.runs import history
@@ -192,8 +192,8 @@ async def _summary(summarizer: Summarizer | Summarized, stored: Stored, past: Sl
     """Return what is to be said of what happened since the last milestone."""
     if isinstance(summarizer, Summarized):
         return summarizer.of(stored, past)
-    since = await _since(stored, _last(past))
-    summary: object = await offload.answer("summarizer", stored.ref.scope.threads, summarizer, since)
+    answer = summarizer(await _since(stored, _last(past)))
+    summary: object = await answer if inspect.isawaitable(answer) else answer
     if not isinstance(summary, str):
         raise InvalidInput(f"a summarizer must return text, not {type(summary).__name__}; nothing changed")
     return summary[:MAX_SUMMARY]

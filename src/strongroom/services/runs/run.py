@@ -128,7 +128,7 @@ class AsyncRun(RunReader, Unsettable):
         """Make an update that changes nothing and counts all the same. What the run is then is no part of what its id
         stands for: a repeat asks for the same, whatever happened since."""
         operation, by, _, expected = self._asked(expected_seq, None, None, None, actor, None, commit_id, {})
-        as_it_is = updates.by_callback(lambda working_set: {"status": working_set.status}, self._plain, threads=False)
+        as_it_is = updates.by_callback(lambda working_set: {"status": working_set.status}, self._plain)
         return (await self._update(operation, by, as_it_is, expected)).working_set
 
     async def update_with(
@@ -143,7 +143,7 @@ class AsyncRun(RunReader, Unsettable):
 
         What `decide` says is not part of what a `commit_id` stands for: a repeat does not ask it.
         """
-        make_request = updates.by_callback(decide, self._plain, threads=self._ref.scope.threads)
+        make_request = updates.by_callback(decide, self._plain)
         return await self._update_decided(
             By(actor or self._actor, parent), make_request, commit_id, updates.deciding(self._ref, make_request)
         )

@@ -7,6 +7,7 @@ nobody is ever refused for what is no longer so.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
@@ -15,7 +16,6 @@ import msgspec
 from msgspec import Struct
 
 from strongroom.codec import Json, encode, pack
-from strongroom.embedders import offload
 from strongroom.errors import Conflict, InvalidInput, StrongroomError
 from strongroom.operations import NOTHING, Operation, Plan, Prepared, Undecided, made_here, perform, step
 from strongroom.services.runs import history, own_state
@@ -243,15 +243,13 @@ def unchanging(request: Request) -> MakeRequest:
 
 
 def by_callback(
-    decide: Callable[[WorkingSet], Fields | Awaitable[Fields | None] | None],
-    plain: Callable[[Fields], Fields],
-    *,
-    threads: bool,
+    decide: Callable[[WorkingSet], Fields | Awaitable[Fields | None] | None], plain: Callable[[Fields], Fields]
 ) -> MakeRequest:
     """Ask for what a callback decides."""
 
     async def make_request(stored: Stored) -> Request | None:
-        fields: object = await offload.answer("decide", threads, decide, view(stored.working_set))
+        answer = decide(view(stored.working_set))
+        fields: object = await answer if inspect.isawaitable(answer) else answer
         if fields is not None and not isinstance(fields, Mapping):
             raise InvalidInput(f"a decision must be a mapping of fields, not {type(fields).__name__}")
         return None if fields is None else Request(plain(fields))

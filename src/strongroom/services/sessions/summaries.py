@@ -6,6 +6,7 @@ Work is bounded: a long history is taken in over several windows, each going on 
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -14,7 +15,6 @@ import msgspec
 from msgspec import Struct
 
 from strongroom.codec import encode
-from strongroom.embedders import offload
 from strongroom.errors import Conflict, NotFound
 from strongroom.operations import Operation, Plan, nothing, perform
 from strongroom.scope import Scope
@@ -147,15 +147,14 @@ async def _drive(
         summary_tokens=share.summary_tokens,
         input_tokens=share.input_tokens,
     )
-    threads = gathered.reading.view.scope.threads
     answer: object = None
     try:
         request = next(steps)
         while True:
             try:
-                answer = await offload.answer("summarizer", threads, summarizer, request)
-            except offload.NeedsALoop:
-                raise
+                answer = summarizer(request)
+                if inspect.isawaitable(answer):
+                    answer = await answer
             except Exception as problem:
                 answer = problem
             request = steps.send(answer)

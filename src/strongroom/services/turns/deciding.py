@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from strongroom.codec import Json, pack
-from strongroom.embedders import offload
 from strongroom.errors import Conflict
 from strongroom.operations import NOTHING, Operation, Plan, perform
 from strongroom.services.turns.parts import Made, content_of, made_before, target_of
@@ -29,7 +29,8 @@ async def turn_with(
         await turn._look_again()
         turn = AsyncTurn(services)
         turn._begin()
-        value = await offload.answer("decide", scope.threads, decide, turn)
+        answer = decide(turn)
+        value = await answer if inspect.isawaitable(answer) else answer
         return turn
 
     def lost(conflict: Conflict) -> None:
