@@ -200,7 +200,7 @@ def test_a_type_error_of_a_callback_stays_what_it_is(counter: Counter) -> None:
         raise TypeError("of mine")
 
     with pytest.raises(TypeError, match=r"^of mine$"):
-        counter.call(broken)
+        counter.call(lambda: broken())
 
 
 # ---- a store in memory, on a loop -----------------------------------------------------------------------------------
