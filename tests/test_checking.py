@@ -214,14 +214,13 @@ def test_no_more_than_a_hundred_problems_are_told(tmp_path: Path) -> None:
     assert len(found.problems) == 100
 
 
-def test_where_a_store_cannot_say_what_comes_behind_damage_it_is_said_that_no_runs_were_looked_at_there() -> None:
-    class Ending:
-        def unload(self, after: str | None, limit: int) -> Any:
-            raise Damaged("the file ends here", reason="corrupt")
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(store, name)
+def test_where_a_store_cannot_say_what_comes_behind_damage_it_is_said_that_no_runs_were_looked_at_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def ending(after: str | None, limit: int) -> Any:
+        raise Damaged("the file ends here", reason="corrupt")
 
     store = open_store("memory://")
-    [problem] = check(cast("Store", Ending())).problems
+    monkeypatch.setattr(store, "unload", ending)
+    [problem] = check(store).problems
     assert "was not looked at, nor the runs" in problem
