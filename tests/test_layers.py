@@ -198,17 +198,14 @@ def _name(path: Path) -> str:
 
 
 def _imported(path: Path, known: set[str]) -> set[str]:
-    """Return the modules that a module imports when it is loaded, without the packages it lies in."""
+    """Return the modules that a module imports, early or late: whoever imports out of a package imports that, too."""
     found = set()
-    for node in tree_of(path).body:
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.ImportFrom) and node.module is not None:
-            for name in node.names:
-                below = f"{node.module}.{name.name}"
-                found.add(below if below in known else node.module)
+            found |= {node.module, *(f"{node.module}.{name.name}" for name in node.names)}
         elif isinstance(node, ast.Import):
             found |= {name.name for name in node.names}
-    own = _name(path)
-    return {name for name in found & known if not f"{own}.".startswith(f"{name}.")}
+    return (found & known) - {_name(path)}
 
 
 def test_no_imports_go_in_a_circle() -> None:

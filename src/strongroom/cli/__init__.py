@@ -10,6 +10,7 @@ import os
 import sys
 
 from strongroom.cli.overview import TEXT
+from strongroom.cli.pipes import seen_enough
 
 __all__ = ["main"]
 
@@ -32,11 +33,6 @@ def main(args: Sequence[str] | None = None) -> None:
     from strongroom.cli.running import run
 
     run(given)
-
-
-def seen_enough() -> None:
-    """Write no more: the reader of our output (head, less) has gone."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _columns() -> int:

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 
 import click
 
-from strongroom import remedies
+import strongroom.remedies as remedies
 from strongroom.cli.output import as_json, facts, show, wants_json
 from strongroom.cli.root import cli
 from strongroom.errors import InvalidInput

@@ -18,7 +18,7 @@ import click
 from msgspec.structs import replace
 
 import strongroom
-from strongroom import config
+import strongroom.config as config
 from strongroom.arguments import whole_number
 from strongroom.blocking import Context
 from strongroom.cli.meant import meant

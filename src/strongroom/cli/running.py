@@ -8,8 +8,8 @@ import sys
 
 import click
 
-from strongroom.cli import seen_enough
 from strongroom.cli.output import complain
+from strongroom.cli.pipes import seen_enough
 from strongroom.cli.root import cli
 from strongroom.errors import REFUSING, Conflict, StoreError, StrongroomError
 

@@ -15,7 +15,7 @@ from google.adk.memory.base_memory_service import BaseMemoryService, SearchMemor
 from google.adk.memory.memory_entry import MemoryEntry
 from google.adk.sessions.session import Session
 
-from strongroom import retrieval
+import strongroom.retrieval as retrieval
 from strongroom.adapters.adk.sessions import spoken
 from strongroom.adapters.contexts import Closing, Opened, Where
 from strongroom.bridge import can_search

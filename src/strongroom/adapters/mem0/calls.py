@@ -13,8 +13,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
+import strongroom.adapters.mem0.shapes as shapes
 from strongroom.adapters.contexts import Closing, Opened, Where
-from strongroom.adapters.mem0 import shapes
 from strongroom.adapters.mem0.shapes import Answer
 from strongroom.bridge import blocking
 from strongroom.embedders import Embedder

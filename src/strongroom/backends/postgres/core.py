@@ -24,7 +24,11 @@ from typing import Any
 import psycopg
 from psycopg_pool import PoolClosed, PoolTimeout
 
-from strongroom.backends.postgres import commits, export, reads, schema, search
+import strongroom.backends.postgres.commits as commits
+import strongroom.backends.postgres.export as export
+import strongroom.backends.postgres.reads as reads
+import strongroom.backends.postgres.schema as schema
+import strongroom.backends.postgres.search as search
 from strongroom.backends.postgres.address import Address
 from strongroom.backends.postgres.failures import Effort, dropped, translate, unreachable
 from strongroom.backends.postgres.group_commit import GroupCommit, Ticket, few_keys

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import strongroom.backends.postgres.export as export
 from strongroom.arguments import checked, require_positive
 from strongroom.backends.faces import AsyncFace, BlockingFace
-from strongroom.backends.postgres import export
 from strongroom.backends.postgres.address import Address, parse
 from strongroom.backends.postgres.core import Core
 from strongroom.backends.postgres.link import AsyncLink, BlockingLink, Link

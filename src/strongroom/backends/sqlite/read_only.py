@@ -26,8 +26,8 @@ from urllib.parse import quote
 
 import apsw
 
+import strongroom.backends.sqlite.schema as schema
 from strongroom.arguments import checked, require_positive
-from strongroom.backends.sqlite import schema
 from strongroom.backends.sqlite.failures import not_a_database, translated
 from strongroom.backends.sqlite.files import COARSE_NS, facts_of, inode_of
 from strongroom.backends.sqlite.log import MAGIC

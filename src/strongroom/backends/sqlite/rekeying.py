@@ -19,7 +19,7 @@ from urllib.parse import quote
 import apsw
 import msgspec
 
-from strongroom.backends.sqlite import schema
+import strongroom.backends.sqlite.schema as schema
 from strongroom.backends.sqlite.encryption import SALT_BYTES, Cipher, header_of, kind_of, pragma, require_encryption
 from strongroom.backends.sqlite.failures import translated
 from strongroom.backends.sqlite.files import Queue, refuse_folder, refuse_network, refuse_second_name, rights_beside

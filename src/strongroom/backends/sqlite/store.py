@@ -29,8 +29,8 @@ from urllib.parse import quote
 
 import apsw
 
+import strongroom.backends.sqlite.schema as schema
 from strongroom.arguments import checked, require_positive
-from strongroom.backends.sqlite import schema
 from strongroom.backends.sqlite.committer import Committer
 from strongroom.backends.sqlite.connections import drop
 from strongroom.backends.sqlite.erasure import owed

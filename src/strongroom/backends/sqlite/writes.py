@@ -11,8 +11,8 @@ from typing import Any
 
 import apsw
 
+import strongroom.backends.sqlite.erasure as erasure
 from strongroom.backends.memory import link
-from strongroom.backends.sqlite import erasure
 from strongroom.backends.sqlite.cache import MAX_KEYS, Cache, State, Unsound
 from strongroom.backends.sqlite.failures import translate
 from strongroom.backends.sqlite.receipts import Receipts, Retention, SyncReceipt, can_carry, carried

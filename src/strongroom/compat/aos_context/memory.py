@@ -17,8 +17,8 @@ from strongroom.compat.aos_context._views import BatchView, MemoryView
 from strongroom.compat.aos_context.validation import assert_valid, validate_instance
 from strongroom.errors import Conflict, InvalidInput, NotFound, StrongroomError
 from strongroom.services.memories import screening
+from strongroom.services.memories.lens import Filters
 from strongroom.services.memories.policy import Policy
-from strongroom.services.memories.search import Filters
 from strongroom.services.memories.values import Committed, Memory, Status
 from strongroom.stemming import words
 from strongroom.store import Commit, new_id

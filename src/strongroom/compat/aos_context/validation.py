@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from strongroom import schemas
+import strongroom.schemas as schemas
 from strongroom.errors import InvalidInput
 
 try:

@@ -14,7 +14,7 @@ from strongroom.errors import InvalidInput, NotFound
 from strongroom.server.request import Limit, Request
 from strongroom.server.router import Endpoints
 from strongroom.server.routes.sessions import MessageView, view_of
-from strongroom.services.memories.search import Filters
+from strongroom.services.memories.lens import Filters
 from strongroom.services.memories.values import Batch, Change, Hit, Memory, Revoked, Trust
 
 endpoint = Endpoints("memories")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from msgspec import Struct
 
@@ -19,15 +19,13 @@ from strongroom.queries import Asked
 from strongroom.scope import Scope, Telling
 from strongroom.services.memories import days, keys, screening
 from strongroom.services.memories.keys import sound
+from strongroom.services.memories.lens import Lens
 from strongroom.services.memories.ranking import LONGEST_ROW, SourceRow, row_of
 from strongroom.services.memories.values import Memory
 from strongroom.services.memories.vectors import Vectors
 from strongroom.stemming import words
 from strongroom.store import MOST_WORDS, Budget, Document, Find, Found, Key, Match, Scan
 from strongroom.values import moment
-
-if TYPE_CHECKING:
-    from strongroom.services.memories.search import Lens
 
 POOL = 128
 MOST_CANDIDATES = 10_000

@@ -23,7 +23,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Struct
 
-from strongroom import models
+import strongroom.models as models
 from strongroom.codec import Json, encode, pack
 from strongroom.operations import Operation, Plan, Undecided, made_here, perform, repeated
 from strongroom.scope import Scope

@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import msgspec
 from msgspec import Struct
 
-from strongroom import models
+import strongroom.models as models
 from strongroom.codec import Json, encode, pack
 from strongroom.operations import Operation, Plan, Undecided, made_here, perform, repeated
 from strongroom.scope import Scope

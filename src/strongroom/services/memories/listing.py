@@ -6,7 +6,7 @@ from strongroom.errors import InvalidInput
 from strongroom.scope import Scope
 from strongroom.services.memories import keys
 from strongroom.services.memories.keys import load
-from strongroom.services.memories.search import Lens
+from strongroom.services.memories.lens import Lens
 from strongroom.services.memories.values import Memory
 from strongroom.store import Scan
 

@@ -38,13 +38,14 @@ from strongroom.services.memories.decisions import world_of
 from strongroom.services.memories.erasure import Erasure
 from strongroom.services.memories.keys import load
 from strongroom.services.memories.learner import Learner
+from strongroom.services.memories.lens import Filters, Lens
 from strongroom.services.memories.listing import page
 from strongroom.services.memories.oneline import OneLine
 from strongroom.services.memories.packs import PackWrites
 from strongroom.services.memories.policy import Policy
 from strongroom.services.memories.review import Review
 from strongroom.services.memories.revocations import Revocations
-from strongroom.services.memories.search import Filters, Lens, Search
+from strongroom.services.memories.search import Search
 from strongroom.services.memories.targets import Target
 from strongroom.services.memories.values import (
     Change,

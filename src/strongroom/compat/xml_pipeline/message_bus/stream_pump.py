@@ -17,10 +17,10 @@ from uuid import uuid4
 
 from msgspec import Struct
 
+import strongroom.compat.xml_pipeline.message_bus.envelope as envelope
 from strongroom.compat.xml_pipeline.memory.context_buffer import get_context_buffer
 from strongroom.compat.xml_pipeline.memory.shared_backend import get_shared_backend
 from strongroom.compat.xml_pipeline.memory.slots import BufferSlot, slot_to_handler_metadata
-from strongroom.compat.xml_pipeline.message_bus import envelope
 from strongroom.compat.xml_pipeline.message_bus.organism import ConfigLoader, Listener, ListenerConfig, OrganismConfig
 from strongroom.compat.xml_pipeline.message_bus.thread_registry import get_registry
 from strongroom.compat.xml_pipeline.message_bus.worker import Workers
