@@ -18,6 +18,7 @@ Rules
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
@@ -108,45 +109,47 @@ def choose(
 ) -> Chosen:
     """Take as many pieces in their order as fit. `fixed` lines are in whatever comes.
 
-    `around` is what it costs to put lines before the newest question at all. What was quoted costs nothing any more
-    once it is in word for word, so more of the order may fit where less of it does not. `advice` is for whoever gave
-    too little for what is always in.
+    `around` is what it costs to put lines before the newest question at all. `advice` is for whoever gave too little
+    for what is always in. A part is counted as one text, so each count costs as much as all that is in: how many fit is
+    found by bisection. What was quoted costs nothing any more once it is in word for word, so more of the order may fit
+    where less of it does not; from one such place to the next, though, more never costs less.
     """
-    lines: dict[str, list[Piece]] = {}
-    costs: dict[str, int] = {}
-    spoken = 0
+    unread = next((place for place, piece in enumerate(order) if piece.unread and place > 0), len(order))
 
-    def set_lines(part: str, pieces: list[Piece]) -> None:
-        lines[part] = pieces
-        costs[part] = tokenizer.count(section(part, pieces)) if pieces else 0
+    def needed(count: int) -> int:
+        """Return what everything costs with so many pieces."""
+        taken = order[:count]
+        spoken = [piece for piece in taken if piece.part == CONVERSATION]
+        said = {id for piece in spoken for id in piece.ids}
+        lines: dict[str, list[Piece]] = {}
+        for piece in (*fixed, *taken):
+            if piece.part != CONVERSATION and not (piece.part == EARLIER and piece.id in said):
+                lines.setdefault(piece.part, []).append(piece)
+        texts = sum(tokenizer.count(section(part, pieces)) for part, pieces in lines.items())
+        return sum(piece.tokens for piece in spoken) + (around if lines else 0) + texts
 
-    def cost(piece: Piece) -> int:
-        """Put a piece in, and return what everything costs then."""
-        nonlocal spoken
-        if piece.part == CONVERSATION:
-            spoken += piece.tokens
-            quotes = lines.get(EARLIER, [])
-            unsaid = [one for one in quotes if one.id not in piece.ids]
-            if len(unsaid) < len(quotes):
-                set_lines(EARLIER, unsaid)
-        else:
-            set_lines(piece.part, [*lines.get(piece.part, ()), piece])
-        return spoken + (around if any(lines.values()) else 0) + sum(costs.values())
+    check_fits(needed(0), room, "the run's objective, status and state need", advice)
+    if order and order[0].part == CONVERSATION:
+        check_fits(needed(1), room, "the newest message needs", advice)
+    end = unread
+    for begin in reversed([0, *_freeing(order[:unread])]):
+        if needed(begin) <= room:
+            fitting = begin + bisect_right(range(begin, end + 1), room, key=needed) - 1
+            return Chosen((*fixed, *order[:fitting]), tuple(order[fitting:]))
+        end = begin - 1
+    raise AssertionError("what is always in was checked before")
 
-    for piece in fixed:
-        check_fits(cost(piece), room, "the run's objective, status and state need", advice)
-    fitting = 0
+
+def _freeing(order: Sequence[Piece]) -> list[int]:
+    """Return with how many pieces a message is in word for word that was quoted by one before."""
+    quoted = set[str]()
+    found = list[int]()
     for place, piece in enumerate(order):
-        if piece.unread and place > 0:
-            break
-        needed = cost(piece)
-        if piece.part == CONVERSATION and place == 0:
-            check_fits(needed, room, "the newest message needs", advice)
-        if needed <= room:
-            fitting = place + 1
-        elif spoken > room:
-            break
-    return Chosen((*fixed, *order[:fitting]), tuple(order[fitting:]))
+        if piece.part == EARLIER:
+            quoted.add(piece.id)
+        elif not quoted.isdisjoint(piece.ids):
+            found.append(place + 1)
+    return found
 
 
 def always_tokens(fixed: Sequence[Piece], newest: Sequence[Piece], tokenizer: Tokenizer, around: int) -> int:
