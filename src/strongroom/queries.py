@@ -15,9 +15,8 @@ from strongroom.dates import Day, day_named
 from strongroom.errors import InvalidInput
 from strongroom.stemming import words
 
-LONGEST_QUERY = (
-    10_000  # characters, through every door: the longest question is far shorter, and each word is looked up
-)
+# Characters, through every door: the longest question is far shorter, and each word is looked up.
+LONGEST_QUERY = 10_000
 
 _WORD = re.compile(r"[^\W_]+")
 _SAYS_I = frozenset(("i", "my", "me", "mine", "myself"))

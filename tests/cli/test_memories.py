@@ -158,6 +158,12 @@ def test_a_list_of_what_is_active_does_not_say_so(here: Path, type_in: Type) -> 
     assert "active" not in type_in("memories", "list").out
 
 
+@pytest.mark.parametrize("order", ["--user u --project p", "--project p --user u"])
+def test_a_user_in_a_project_is_erased_in_whatever_order_they_are_named(order: str, here: Path, type_in: Type) -> None:
+    type_in("memories", "add", "likes tea", "--user", "u", "--project", "p")
+    assert "erased: 1 memory" in type_in("memories", "erase", *order.split(), "--yes").out
+
+
 def test_an_erasure_that_is_not_confirmed_changes_nothing(
     here: Path, type_in: Type, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -95,6 +95,8 @@ def texts(value: object) -> list[str]:
         ("agent.db", "agent.db"),
         ("redis://:s3cret@host:6379/0", "redis://***@host:6379/0"),
         ("postgresql://db/app?user=app&password=s3cret&schema=a", "postgresql://db/app?user=app&password=***&schema=a"),
+        ("postgresql://u:s3?cret@db/app", "postgresql://***"),
+        ("postgresql://db/app?password=s3@cret", "postgresql://***"),
         ("postgresql://u:s3@cret@db/app?sslpassword=s3cret", "postgresql://***@db/app?sslpassword=***"),
     ],
 )

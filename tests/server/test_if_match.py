@@ -97,3 +97,9 @@ def test_what_is_written_tells_its_new_version(http: httpx.Client) -> None:
     first = http.put("/files", json={"path": PATH, "text": "a"}).headers["ETag"]
     second = http.put("/files", json={"path": PATH, "text": "b"}, headers={"If-Match": first})
     assert second.headers["ETag"] == http.get(TOLD["file"]).headers["ETag"] != first
+
+
+def test_any_version_is_none_that_was_seen(http: httpx.Client) -> None:
+    for method, path in (("PUT", "/sessions/s/messages"), ("PATCH", "/runs/r")):
+        body = {"messages": []} if method == "PUT" else {"patch": {"status": "BUSY"}}
+        assert http.request(method, path, json=body, headers={"If-Match": "*"}).status_code == 422

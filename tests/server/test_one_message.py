@@ -34,3 +34,11 @@ def test_one_message_and_a_list_of_it_are_one_request(admin: httpx.Client) -> No
 @pytest.mark.parametrize("wrong", ["hello", ["hello"], 1, None])
 def test_what_is_no_message_is_refused(admin: httpx.Client, wrong: object) -> None:
     assert admin.post("/sessions/wrong/messages", json={"messages": wrong}).status_code == 422
+
+
+def test_one_tool_of_a_prompt_needs_no_list_around_it(admin: httpx.Client) -> None:
+    tool = {"type": "function", "function": {"name": "look", "parameters": {}}}
+    admin.post("/sessions/tooled/messages", json={"messages": ONE})
+    asked = {"session_id": "tooled", "max_tokens": 1000}
+    one, listed = (admin.post("/prompt", json={**asked, "tools": tools}).json() for tools in (tool, [tool]))
+    assert one["receipt"] == listed["receipt"]

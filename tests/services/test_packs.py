@@ -134,6 +134,13 @@ async def test_an_export_is_complete_or_not_there(ctx: Any, tmp_path: Path) -> N
     assert list(tmp_path.glob("*.zip")) == list(tmp_path.glob(".*")) == []
 
 
+async def test_a_manifest_that_nobody_would_take_back_is_not_exported(ctx: Any, tmp_path: Path) -> None:
+    run = await busy(ctx)
+    with pytest.raises(InvalidInput, match=r"a manifest of a pack holds at most .*; nothing exported"):
+        await run.export(tmp_path / "r.zip", pointers={"x": "y" * 17_000_000})
+    assert not [*tmp_path.glob("*.zip*")]
+
+
 async def test_the_older_format_of_two_files_is_accepted(ctx: Any, tmp_path: Path) -> None:
     state = {**initial(run_id="old", task_id="t", thread_id="th", objective="o"), "_update_seq": 7}
     line = {

@@ -225,8 +225,8 @@ def revoke_source(source_ref: str, by: str, reason: str, yes: bool) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def erase_memories(yes: bool, by: str, reason: str, derived: bool, **target: Any) -> None:
     """Leave nothing of memories but that they were erased."""
-    chosen = [name for name, value in target.items() if value is not None]
-    if len(chosen) != 1 and chosen != ["user_id", "project_id"]:
+    chosen = sorted(name for name, value in target.items() if value is not None)
+    if len(chosen) != 1 and chosen != ["project_id", "user_id"]:
         raise click.UsageError(
             "say which memories to erase: one of --memory, --user, --project or --source, or a --user in a --project"
         )

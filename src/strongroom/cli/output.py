@@ -278,6 +278,8 @@ def hide_secrets(address: str) -> str:
     if not mark:
         return address
     where, asked, query = rest.partition("?")
+    if "@" in query:
+        return f"{scheme}://***"  # a password with a `?`, or a value with an `@`: nobody can say which
     _, at, host = where.rpartition("@")
     return f"{scheme}://{'***' * bool(at)}{at}{host}{asked}" + "&".join(map(_without_value, query.split("&")))
 

@@ -19,7 +19,9 @@ from strongroom.server.request import natural
 EXPECTED: dict[str, Callable[[str], int | str | None]] = {
     "expected_seq": natural,
     "expected_version": natural,
-    "expected_revision": lambda text: text or None,
+    "expected_revision": lambda text: (
+        None if text in ("", "*") else text
+    ),  # `*` is any version, and so none that was seen
 }
 ETAG = re.compile(r'(?:W/)?(?:"(?P<quoted>[^"]+)"|(?P<plain>[^"\s]+))')  # as it was told, or without its quotes
 

@@ -22,7 +22,7 @@ class NewPrompt(Struct, frozen=True, forbid_unknown_fields=True):
     run_id: str | None = None
     query: str | None = None
     system: str | None = None
-    tools: list[Any] = []
+    tools: list[Any] | dict[str, Any] = []
     model: str | None = None
     format: Literal["openai", "responses", "anthropic", "gemini"] = "openai"
     reserve_tokens: Natural = 0

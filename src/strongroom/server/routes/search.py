@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct
 
 from strongroom.errors import Damaged, InvalidInput, NotFound, StrongroomError
+from strongroom.queries import LONGEST_QUERY
 from strongroom.retrieval import unreadable
 from strongroom.server.request import Request
 from strongroom.server.responses import shortened
@@ -51,7 +52,7 @@ class Everything(Struct, frozen=True):
 
 
 class SearchQuery(Struct, frozen=True, forbid_unknown_fields=True):
-    q: Annotated[str, Meta(min_length=1, max_length=1000)]
+    q: Annotated[str, Meta(min_length=1, max_length=LONGEST_QUERY)]
     k: Annotated[int, Meta(ge=1, le=50)] = 8  # of each kind
 
 

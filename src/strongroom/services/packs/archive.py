@@ -55,7 +55,11 @@ class PackWriter:
         return EntryWriter(self, path)
 
     def finish(self, manifest: bytes) -> None:
-        """Write the manifest, which is the last entry."""
+        """Write the manifest, which is the last entry. Refuse one that nobody would take back."""
+        if len(manifest) > MAX_DOCUMENT:
+            raise InvalidInput(
+                f"a manifest of a pack holds at most {MAX_DOCUMENT:,} bytes, not {len(manifest):,}; nothing exported"
+            )
         self.add(MANIFEST, [manifest])
 
 

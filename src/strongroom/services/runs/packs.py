@@ -241,7 +241,7 @@ async def unrecorded(
 def checked_pointers(pointers: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a caller has a manifest point to besides, or raise `InvalidInput`: the artifacts are ours to list."""
     if OURS in pointers:
-        raise InvalidInput(f"pointers: a pack lists its {OURS} itself; nothing was exported", path="pointers")
+        raise InvalidInput(f"a pack lists its {OURS} itself; nothing was exported", path="pointers")
     with refusing:
         return dict(encode(dict(pointers), depth=2).load())  # as deep as they lie in the manifest
 
