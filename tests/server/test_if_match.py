@@ -101,5 +101,5 @@ def test_what_is_written_tells_its_new_version(http: httpx.Client) -> None:
 
 def test_any_version_is_none_that_was_seen(http: httpx.Client) -> None:
     for method, path in (("PUT", "/sessions/s/messages"), ("PATCH", "/runs/r")):
-        body = {"messages": []} if method == "PUT" else {"patch": {"status": "BUSY"}}
+        body: dict[str, Any] = {"messages": []} if method == "PUT" else {"patch": {"status": "BUSY"}}
         assert http.request(method, path, json=body, headers={"If-Match": "*"}).status_code == 422
