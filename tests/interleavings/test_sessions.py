@@ -227,3 +227,20 @@ async def test_what_is_sent_twice_under_one_key_is_stored_once_even_if_the_sessi
         assert (await Scope(store).get(Range(Key("default", "message", "s"), 0, 0))).length <= 1
 
     assert explore([sending, sending_and_deleting], check, setup=session, reads_in_order=True).failure is None
+
+
+async def test_what_two_handles_send_under_one_key_is_stored_once_if_the_session_is_opened_anew_between() -> None:
+    message: Any = {"role": "user", "content": "x"}
+
+    async def sending(store: AsyncStore) -> Any:
+        with suppress(NotFound):
+            await (await AsyncSessions(Scope(store)).get("s")).append(message, commit_id="k")
+
+    async def beginning_anew(store: AsyncStore) -> Any:
+        await AsyncSessions(Scope(store)).delete("s")
+        await (await session(store)).append(message, commit_id="k")
+
+    async def check(store: AsyncStore, results: Sequence[Any]) -> None:
+        assert await contents(store) == ["x"]
+
+    assert explore([sending, beginning_anew], check, setup=session).failure is None

@@ -208,7 +208,7 @@ def test_anything_is_found_by_its_words_once(http: httpx.Client) -> None:
     assert found["degraded"] is None and next(each for each in found["hits"] if each["kind"] == "message")["session_id"]
 
 
-@pytest.mark.parametrize("q", ["", "x" * 1001])
+@pytest.mark.parametrize("q", ["", "x" * 10_001])
 def test_a_search_for_nothing_or_too_much_is_refused(http: httpx.Client, q: str) -> None:
     assert http.get("/search", params={"q": q}).status_code == 422
 

@@ -22,7 +22,8 @@ from strongroom.server.settings import Settings
 
 
 class Invocation(Struct, frozen=True):
-    """An operation that somebody asked for. `besides` is None where the caller has not decided yet."""
+    """An operation that somebody asked for. `besides` is None where the caller has not decided yet. `life` is that of a
+    part of a turn: what tells its target from what had that name before (see `operations.Operation`)."""
 
     ctx: AsyncContext
     caller: Caller
@@ -34,6 +35,7 @@ class Invocation(Struct, frozen=True):
     besides: dict[str, Any] | None
     commit_id: str
     file: Path | None = None
+    life: str = ""
 
     @property
     def more(self) -> dict[str, Any]:

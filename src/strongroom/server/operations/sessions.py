@@ -69,7 +69,10 @@ def messages(method: Callable[..., Awaitable[object]]) -> Make:
             counts: _Counts = understood(_Counts, op.more)
             messages = Counted(messages, counts.tokenizer, counts.tokens)
         arguments = op.arguments | {"messages": messages} | expected(op, "expected_revision")
-        return await call(op, method, await op.ctx.sessions._handle(op.id), named=arguments)
+        session = await op.ctx.sessions._handle(op.id)
+        if op.life:
+            session._require_life(op.life)
+        return await call(op, method, session, named=arguments)
 
     return made
 

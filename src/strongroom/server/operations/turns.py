@@ -52,7 +52,7 @@ class TurnRow(Row, frozen=True):
     def needs(self, op: Invocation) -> set[Right]:
         rights: set[Right] = {"write"}
         try:
-            return rights.union(*(row.needs(part) for row, part, _ in _parts(self.rows, op)))
+            return rights.union(*(row.needs(part) for row, part in _parts(self.rows, op)))
         except (InvalidInput, BudgetExceeded):
             return rights  # what is wrong with it is said to whoever has the right
 
@@ -86,8 +86,8 @@ def _making(table: Mapping[str, Row]) -> Make:
         content = NOTHING if decides_anew else op.content
         operation = Operation(op.name, target_of(scope), content, op.commit_id)
         parts = [
-            Part(msgspec.structs.replace(operation, life=life), _call(op.ctx, row, part))
-            for row, part, life in _parts(table, op)
+            Part(msgspec.structs.replace(operation, life=part.life), _call(op.ctx, row, part))
+            for row, part in _parts(table, op)
         ]
         over = msgspec.structs.replace(scope, store=Overlay(scope.store))
         if decides_anew:
@@ -97,8 +97,8 @@ def _making(table: Mapping[str, Row]) -> Make:
     return made
 
 
-def _parts(table: Mapping[str, Row], op: Invocation) -> list[tuple[Row, Invocation, str]]:
-    """Return what a turn is made of, as if each had been asked for alone, and in which life of its target."""
+def _parts(table: Mapping[str, Row], op: Invocation) -> list[tuple[Row, Invocation]]:
+    """Return what a turn is made of, as if each had been asked for alone."""
     if op.name == "turn_with":
         if op.besides is None:
             return []
@@ -119,8 +119,9 @@ def _parts(table: Mapping[str, Row], op: Invocation) -> list[tuple[Row, Invocati
         content = encode(arguments)
         size += size_of(content, None if more is None else encode(more))
         require_size(size)
-        one = msgspec.structs.replace(op, name=name, id=id, content=content, arguments=arguments, besides=more)
-        found.append((table[name], named(table[name], one), life))
+        part = {"name": name, "id": id, "life": life, "content": content, "arguments": arguments, "besides": more}
+        one = msgspec.structs.replace(op, **part)
+        found.append((table[name], named(table[name], one)))
     return found
 
 

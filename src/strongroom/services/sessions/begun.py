@@ -19,6 +19,7 @@ from strongroom.operations import NOTHING, Operation, Plan, identify, is_ours, n
 from strongroom.retry import attempts
 from strongroom.scope import Scope
 from strongroom.services.sessions.erasure import remove_some
+from strongroom.services.sessions.handle import AnotherLife
 from strongroom.services.sessions.ids import free
 from strongroom.services.sessions.session import AsyncSession
 from strongroom.services.sessions.sessions import AsyncSessions
@@ -62,9 +63,10 @@ async def append_to(
                 return await _told(session, made, receipt)
             if not is_ours(commit_id):  # one of ours may be of the append alone
                 raise used_otherwise(commit_id)
-        return await session.append(
-            messages, sidecars=sidecars, ids=ids, expected_revision=expected_revision, commit_id=commit_id
-        )
+        try:
+            return await session._append(messages, sidecars, ids, expected_revision, commit_id)
+        except AnotherLife:
+            continue  # it was deleted and begun anew meanwhile: perhaps by this very key
     raise AssertionError("attempts() raises when it is enough")
 
 

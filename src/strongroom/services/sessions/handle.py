@@ -14,9 +14,12 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import datetime
 from typing import TypeVar
 
+from msgspec.structs import replace
+
 from strongroom.codec import Json
 from strongroom.errors import Conflict, NotFound
 from strongroom.operations import Operation, Plan, again, itself, nothing, perform
+from strongroom.retry import attempts
 from strongroom.scope import Scope
 from strongroom.services.owning import OWNER
 from strongroom.services.sessions.newest import Newest
@@ -33,11 +36,30 @@ from strongroom.tokens.counting import Absent, counter
 T = TypeVar("T")
 
 
+class AnotherLife(NotFound):
+    """A session was deleted, and another one has its name now. What an id of the caller's stands for is of one of
+    them alone, so a handle on the former may not write to the latter under it."""
+
+    def __init__(self, id: str, state: State) -> None:
+        super().__init__(
+            f"session {id!r:.80} was deleted since this handle was opened, and another one has its name; get it anew",
+            kind=SESSION,
+            id=id,
+        )
+        self.state = state
+
+
 class Handle:
     """A session's name, and what a process needs to know to write to it."""
 
     def __init__(
-        self, scope: Scope, id: str, state: State, known: Iterable[Tokenizer], meaning: Meaning | None
+        self,
+        scope: Scope,
+        id: str,
+        state: State,
+        known: Iterable[Tokenizer],
+        meaning: Meaning | None,
+        version: int | None = None,
     ) -> None:
         self._id = id
         self._scope = scope
@@ -50,6 +72,7 @@ class Handle:
         # That stays the same until the session is deleted, so it is not read again. An append that reads nothing, by a
         # handle from before, leaves it unsaid if its own first tokenizer counted, and a successor takes it for its own.
         self._state = state
+        self._version = version  # of the document, as far as it is known; no other life ever has the same
         self._settled: Recount | None = None  # the recount that is known to be finished
         self._failure: str | None = None
 
@@ -79,7 +102,30 @@ class Handle:
         return (await look(self._scope, self.id, self._counter))[0]
 
     def _operation(self, name: str, content: Json, commit_id: str | None, besides: Json | None = None) -> Operation:
-        return Operation(f"session.{name}", self._key, content, commit_id, besides, life=str(self._state.created))
+        return Operation(f"session.{name}", self._key, content, commit_id, besides, life=life(self._state))
+
+    def _require_life(self, wanted: str) -> None:
+        """Refuse to write under an id of another life than this handle's. If it is of none, that is told elsewhere."""
+        if self._version is not None and wanted != life(self._state):
+            raise AnotherLife(self.id, self._state)
+
+    def _require_here(self, view: View) -> None:
+        """Refuse to write under an id of this handle's life to a session of another one."""
+        if life(view.state) != life(self._state):
+            raise AnotherLife(self.id, view.state)
+        self._version = view.version
+
+    async def _in_its_life(self, make: Callable[[], Awaitable[T]]) -> T:
+        """Make what a handle is asked for. It stands for a name: so if another session has that now, it is asked for
+        once more, of that one and under the ids of its life. The id of a turn is of all its parts, and stays."""
+        for _ in attempts(f"{SESSION} {self.id!r}"):
+            try:
+                return await make()
+            except AnotherLife as found:
+                if getattr(self._scope.store, "only_plans", False):
+                    raise
+                self._state, self._version = found.state, None
+        raise AssertionError("attempts() raises when it is enough")
 
     async def _decide(
         self,
@@ -94,6 +140,8 @@ class Handle:
 
         async def plan() -> Plan[Receipt] | None:
             view = await look_closely(self._scope, self.id, self._counter)
+            if operation.commit_id is not None:
+                self._require_here(view)
             if first is not None:
                 changed = await fresh(view, first(view))
                 if changed is None:
@@ -106,7 +154,12 @@ class Handle:
                 return None
             return Plan([Expect(view.document, view.version), *made.expects], made.writes, itself, made.answer)
 
-        return await told(await perform(self._scope, operation, plan, again))
+        async def made() -> Receipt:
+            return await perform(self._scope, replace(operation, life=life(self._state)), plan, again)
+
+        receipt = await self._in_its_life(made)
+        self._version = None
+        return await told(receipt)
 
     async def _change(self, operation: Operation, change: Callable[[State], State]) -> None:
         async def attempt(view: View) -> Decision:
@@ -174,12 +227,17 @@ class Handle:
         return missing(self.id) if conflict.key == self._key else None
 
 
-async def found(scope: Scope, session_id: str) -> tuple[str, State]:
+def life(state: State) -> str:
+    """Return what tells a session from those that had its name before."""
+    return str(state.created)
+
+
+async def found(scope: Scope, session_id: str) -> tuple[str, State, int]:
     """Return a session that must exist, as a handle is made of it, or raise `NotFound`."""
     document = await scope.get(Get(scope.key(SESSION, session_id)))
     if document is None:
         raise missing(session_id)
-    return session_id, parse(document.value)
+    return session_id, parse(document.value), document.version
 
 
 async def owner_of(scope: Scope, session_id: str) -> str | None:

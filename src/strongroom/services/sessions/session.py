@@ -8,7 +8,9 @@ with an expectation on its version, so two of them cannot mix; whoever loses loo
 visible range is open-ended, so an append that races a truncation lands visibly after it.
 
 An append expects the document to exist, so nothing can be written to a session that was deleted. A handle stands for
-a name, though: if the session was opened anew since, it writes to that one.
+a name, though: if the session was opened anew since, it writes to that one. What is written under an id of the
+caller's expects the document as this life knows it, and is asked for anew in the life that there is (`_in_its_life`):
+the id then is of that life, so two handles cannot write the same twice.
 """
 
 from __future__ import annotations
@@ -110,6 +112,19 @@ class AsyncSession(SessionReader, Unsettable):
         comes back as `message.sidecar` and is neither counted nor sent nor searched. With an `expected_revision`, of
         `info`, it is refused (`Conflict`) if the session has changed since.
         """
+        return await self._in_its_life(
+            lambda: self._append(messages, sidecars, ids, expected_revision, commit_id),
+        )
+
+    async def _append(
+        self,
+        messages: Messages,
+        sidecars: Sequence[Any] | None,
+        ids: Ids,
+        expected_revision: str | None,
+        commit_id: str | None,
+    ) -> list[Message]:
+        """Append in the life of this handle; raise `AnotherLife` if that is over and the call has an id."""
         appending = self._appending(messages, sidecars, ids, expected_revision, commit_id)
         stored = await perform(self._scope, *appending)
         if stored:
@@ -129,13 +144,23 @@ class AsyncSession(SessionReader, Unsettable):
         where = scope or self._scope
         tokenizer = counter_of(messages, self.tokenizer)
         made = drafted(messages, tokenizer, sidecars, ids)
+        known = self._version if commit_id is not None else EXISTS
+
+        def look_next(conflict: Conflict) -> None:
+            nonlocal known
+            known = None
 
         async def attempt() -> Plan[list[Message]]:
+            nonlocal known
             length, versions, at, state = 0, dict[str, int](), where.clock(), self._state
-            expects, refusal = [Expect(self._key, EXISTS)], self._gone
-            if made.needs_length or expected_revision is not None:
+            expects, refusal = [Expect(self._key, known or EXISTS)], self._gone if known == EXISTS else look_next
+            if made.needs_length or expected_revision is not None or known is None:
                 notes = [Get(id_key(self._key, one)) for one in made.ids]
                 view, noted = await look(where, self.id, self._counter, *notes)
+                if commit_id is not None:
+                    self._require_here(view)
+                    known = view.version
+                    expects = [Expect(self._key, known)]
                 if made.ids:  # their notes tell a place, which must be of the session that they are written to
                     expects, refusal = [Expect(self._key, view.version)], look_again
                 if expected_revision is not None:
@@ -374,7 +399,7 @@ class AsyncSession(SessionReader, Unsettable):
         )
         document = await self._scope.get(Get(self._key))
         if document is not None:
-            self._state = parse(document.value)
+            self._state, self._version = parse(document.value), document.version
 
     async def fork(
         self,
@@ -390,8 +415,8 @@ class AsyncSession(SessionReader, Unsettable):
         """
         target = self._scope.key(SESSION, session_id if session_id is not None else new_id())
 
-        def made_of(id: str, state: State) -> AsyncSession:
-            return AsyncSession(self._scope, id, state, self._known.values(), self._meaning)
+        def made_of(id: str, state: State, version: int | None = None) -> AsyncSession:
+            return AsyncSession(self._scope, id, state, self._known.values(), self._meaning, version)
 
         async def copy(view: View) -> Plan[AsyncSession]:
             stop = view.length if at is None else (await find(view, at)).index + 1
@@ -399,14 +424,18 @@ class AsyncSession(SessionReader, Unsettable):
 
         async def attempt() -> Plan[AsyncSession] | None:
             view = await self._view()
+            if commit_id is not None:
+                self._require_here(view)
             return await fresh(view, copy(view))
 
         async def replay(receipt: Receipt) -> AsyncSession:
             assert receipt.answer is not None
             return made_of(*await found(self._scope, receipt.answer.load()))
 
-        operation = self._operation("fork", encode({"at": at, "session_id": session_id, "title": title}), commit_id)
-        return await perform(self._scope, operation, attempt, replay)
+        content = encode({"at": at, "session_id": session_id, "title": title})
+        return await self._in_its_life(
+            lambda: perform(self._scope, self._operation("fork", content, commit_id), attempt, replay)
+        )
 
 
 def look_again(conflict: Conflict) -> None:

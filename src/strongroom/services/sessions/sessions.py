@@ -98,7 +98,12 @@ class AsyncSessions(Meant):
                     given = {**document.tags, OWNER: owner}
                     others = [write for write in made.writes if write.key != key]
                     made = Decision([Put(key, dump(state), given), *others], made.expects)
-            return Plan(made.expects, made.writes, lambda _: self._session(wanted, state, chosen), encode(wanted))
+            version = None if document is None or made.writes else document.version
+
+            def opened(receipt: Receipt) -> AsyncSession:
+                return self._session(wanted, state, version if document is not None else receipt.versions[0], chosen)
+
+            return Plan(made.expects, made.writes, opened, encode(wanted))
 
         async def replay(receipt: Receipt) -> AsyncSession:
             assert receipt.answer is not None
@@ -121,7 +126,7 @@ class AsyncSessions(Meant):
             return await self.get(session_id)
         except NotFound:
             name = self._scope.tokenizer.name
-            return self._session(session_id, State(session_id, 0, name, name), None)
+            return self._session(session_id, State(session_id, 0, name, name), None, None)
 
     async def delete(self, session_id: str, *, commit_id: str | None = None) -> None:
         """Remove a session and its messages for good, or raise `NotFound`. See `Session.delete`."""
@@ -132,8 +137,8 @@ class AsyncSessions(Meant):
         be repeated when there is no session to get any more."""
         return await (await self._handle(session_id)).erase(all=True, commit_id=commit_id)
 
-    def _session(self, id: str, state: State, chosen: Tokenizer | None) -> AsyncSession:
-        return AsyncSession(self._scope, id, state, () if chosen is None else (chosen,), self._meaning)
+    def _session(self, id: str, state: State, version: int | None, chosen: Tokenizer | None) -> AsyncSession:
+        return AsyncSession(self._scope, id, state, () if chosen is None else (chosen,), self._meaning, version)
 
     async def list(
         self,

@@ -1,0 +1,98 @@
+"""A session that was deleted, and another one of its name: an id stands for something in one of them alone."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+import strongroom
+from strongroom.errors import NotFound
+from strongroom.services.sessions.begun import append_to
+from tests.turning import raw, turned
+
+PAY: Any = {"role": "user", "content": "pay 100"}
+TWICE: dict[str, Callable[[Any], Awaitable[object]]] = {
+    "append": lambda chat: chat.append(PAY, commit_id="x"),
+    "append with an id": lambda chat: chat.append({**PAY, "id": "m-1"}, commit_id="x"),
+    "replace": lambda chat: chat.replace([PAY], commit_id="x"),
+    "pop": lambda chat: chat.pop(commit_id="x"),
+    "fork": lambda chat: chat.fork(session_id="copy", commit_id="x"),
+}
+
+
+async def two_lives(ctx: Any) -> tuple[Any, Any]:
+    """Return a handle on a session that is gone, and one on the session that has its name now."""
+    old = await ctx.sessions.open("s")
+    await old.append({"role": "user", "content": "before"})
+    await old.delete()
+    new = await ctx.sessions.open("s")
+    await new.append([{"role": "user", "content": "one"}, {"role": "user", "content": "two"}])
+    return old, new
+
+
+async def said(ctx: Any) -> list[Any]:
+    return [message["content"] for message in await (await ctx.sessions.get("s")).load()]
+
+
+@pytest.mark.parametrize("call", TWICE.values(), ids=TWICE)
+async def test_what_is_asked_for_by_a_handle_of_before_is_a_repeat_by_a_new_one(
+    ctx: Any, call: Callable[[Any], Awaitable[object]]
+) -> None:
+    old, new = await two_lives(ctx)
+    await call(old)
+    once = await said(ctx)
+    await call(new)
+    assert await said(ctx) == once
+
+
+async def test_what_a_session_was_told_before_it_was_deleted_says_nothing_to_the_next_one(ctx: Any) -> None:
+    old = await ctx.sessions.open("s")
+    await old.append(PAY, commit_id="x")
+    await old.delete()
+    new = await ctx.sessions.open("s")
+    await new.append(PAY, commit_id="x")
+    assert await said(ctx) == ["pay 100"]
+
+
+async def test_a_handle_of_before_goes_on_with_the_session_that_has_its_name(ctx: Any) -> None:
+    old, _ = await two_lives(ctx)
+    await old.append({"role": "user", "content": "three"})
+    await old.append({"role": "user", "content": "four"}, commit_id="x")
+    await old.append({"role": "user", "content": "four"}, commit_id="x")
+    assert await said(ctx) == ["one", "two", "three", "four"]
+
+
+async def test_a_turn_with_a_handle_of_before_is_refused_and_makes_nothing(ctx: Any) -> None:
+    old, new = await two_lives(ctx)
+    with pytest.raises(NotFound, match="was deleted since this handle was opened"):
+        await turned(ctx, lambda turn: turn.append(raw(old), PAY), "t")
+    await turned(ctx, lambda turn: turn.append(raw(new), PAY), "t")
+    assert await said(ctx) == ["one", "two", "pay 100"]
+
+
+async def test_a_title_that_changes_keeps_no_append_from_its_place(ctx: Any) -> None:
+    chat = await ctx.sessions.open("s")
+    other = await ctx.sessions.get("s")
+    await other.rename("Another title")
+    await chat.append(PAY, commit_id="x")
+    await chat.append(PAY, commit_id="x")
+    assert await said(ctx) == ["pay 100"]
+
+
+async def test_a_session_that_is_deleted_and_begun_anew_by_the_same_key_gets_the_message_once(address: str) -> None:
+    """Whoever lost time between looking for the session and appending to it finds another one there."""
+    async with strongroom.aopen(address) as ctx:
+        sessions: Any = ctx.sessions
+        late, looked = await sessions.open("s"), sessions.get
+
+        async def get(id: str) -> Any:
+            sessions.get = looked
+            await late.delete()
+            await append_to(sessions, "s", [PAY], commit_id="k")  # the twin, which is faster
+            return late
+
+        sessions.get = get
+        await append_to(sessions, "s", [PAY], commit_id="k")
+        assert await said(ctx) == ["pay 100"]
