@@ -59,11 +59,14 @@ def name_of(source: str | os.PathLike[str] | bytes) -> str:
 
 
 @contextmanager
-def writing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """Offer a new file that takes the place of `path` once it is complete and on disk."""
+def writing(path: str | os.PathLike[str], *, over: tuple[bytes, ...] = (b"",)) -> Iterator[BinaryIO]:
+    """Offer a new file that takes the place of `path` once it is complete and on disk.
+
+    Of what is there already only that is replaced which begins in one of these ways, or is empty."""
     target = path_of(path)
     if not target.name:
         raise InvalidInput(f"{os.fspath(path)!r:.80} is not a name that a file could have")
+    _require_like(target, over, "would be lost by writing over it")
     partial = target.with_name(f".{target.name}.{os.urandom(6).hex()}.partial")
     complete = False
     try:
@@ -81,12 +84,29 @@ def writing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
             partial.unlink()
 
 
+def _require_like(target: Path, begin: tuple[bytes, ...], why: str) -> None:
+    try:
+        if not target.is_file():
+            return  # a folder, say: whoever writes is told
+        with target.open("rb") as file:
+            found = file.read(max(map(len, begin)))
+    except OSError as problem:
+        raise not_written(target, problem) from None
+    if found and not found.startswith(begin):
+        raise InvalidInput(
+            f"{str(target)!r:.200} is there already, is no file of this kind and {why}; name another one (nothing was "
+            "written)"
+        )
+
+
 def add_line(path: str | os.PathLike[str], line: bytes) -> None:
-    """Add a line to the end of a file, and return when it is on disk. Whoever else does so at the same time waits.
+    """Add a line of JSON to the end of a file of such lines, and return when it is on disk. Whoever else does so at the
+    same time waits.
 
     A process that is killed leaves a part of its line at most; the next line begins on a line of its own.
     """
     target = path_of(path)
+    _require_like(target, (b"{", b"\n"), "would be damaged by a line more")
     begun = False
     try:
         is_new = not target.exists()

@@ -22,6 +22,7 @@ from strongroom.encryption import KEY_BYTES, Secret, fetched
 from strongroom.errors import InvalidInput
 
 MAGIC = b"strongroom sealed 1\n"
+PACKS = (b"PK", MAGIC)  # how a pack begins: a zip, or one that is sealed
 CHUNK = 1 << 16
 SALT_BYTES, NONCE_BYTES, TAG_BYTES = 16, 12, 16
 LOG_N = 17  # of scrypt: 128 MiB of memory, a few tenths of a second

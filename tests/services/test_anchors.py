@@ -56,6 +56,13 @@ async def test_a_ledger_goes_through_its_own_anchors(ctx: Any, file: Path) -> No
     assert (await run.verify(anchors=[first, second])).ok
 
 
+def test_no_anchor_is_added_to_what_holds_none(tmp_path: Path) -> None:
+    with strongroom.open(tmp_path / "agent.db") as ctx:
+        run = paid(ctx, 100)
+        with pytest.raises(InvalidInput, match="is there already, is no file of this kind and would be damaged"):
+            run.anchor(tmp_path / "agent.db")
+
+
 def test_a_ledger_that_was_written_anew_does_not(here: Context, file: Path) -> None:
     paid(here, 1_000_000).anchor(file)
     with strongroom.open("memory://") as forged:

@@ -356,11 +356,11 @@ def test_a_learner_that_is_trusted_needs_no_review(room: Any) -> None:
     assert [one.content for one in room.memories.list(user_id="u1")] == ["tea"]
 
 
-def test_a_learner_in_the_programs_name_waits_all_the_same(room: Any) -> None:
+def test_a_learner_cannot_be_called_as_the_program_is(room: Any) -> None:
     session = room.sessions.open("s1", user_id="u1")
     session.append(said("tea"))
-    room.memories.learn(session, model=Model(), proposer="program")
-    assert room.memories.list(user_id="u1") == []
+    with pytest.raises(InvalidInput, match="what the program itself is called"):
+        room.memories.learn(session, model=Model(), proposer="program")
 
 
 def test_what_was_said_stays_inside_of_its_field(room: Any) -> None:

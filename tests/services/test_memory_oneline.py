@@ -16,6 +16,7 @@ from strongroom.mcp.stdio import serve
 from strongroom.services.memories.conditions import condition
 from strongroom.services.memories.policy import Policy
 from tests.services.memory_samples import contents, mcr, using
+from tests.turning import turned
 
 MAY = datetime(2023, 5, 7, tzinfo=UTC)
 
@@ -256,23 +257,20 @@ async def test_a_wrong_field_is_refused_and_nothing_is_added(ctx: Any, wrong: di
     assert await ctx.memories.list(everyone=True) == [] and await ctx.memories.pending() == []
 
 
-async def test_a_proposal_under_the_name_of_the_program_waits_like_any_other(ctx: Any) -> None:
-    batch = await ctx.memories.propose([mcr("tides turn")], proposer="program")
-    assert batch.status == "pending" and not await ctx.memories.search("tides turn", user_id="u1")
-
-
 async def test_nobody_is_the_program_by_taking_its_name(ctx: Any) -> None:
     memory = await ctx.memories.add("tides turn", user_id="u1")
     calls: list[Callable[[], Any]] = [
         lambda: ctx.memories.add("tides stop", user_id="u1", proposer="program"),
         lambda: ctx.memories.update(memory.id, "tides stop", proposer="program"),
         lambda: ctx.memories.delete(memory.id, proposer="program"),
-        lambda: ctx.memories.propose([mcr("tides stop")], proposer="program", about="add"),
+        lambda: ctx.memories.propose([mcr("tides stop")], proposer=" PROGRAM"),
+        lambda: turned(ctx, lambda turn: turn.propose([mcr("tides stop")], proposer="prog ram")),
     ]
     for speak in calls:
         with pytest.raises(InvalidInput, match="what the program itself is called"):
             await speak()
     assert [one.content for one in await ctx.memories.list(user_id="u1")] == ["tides turn"]
+    assert await ctx.memories.pending() == []
     assert not await ctx.memories.pending()
 
 

@@ -134,6 +134,18 @@ async def test_an_export_is_complete_or_not_there(ctx: Any, tmp_path: Path) -> N
     assert list(tmp_path.glob("*.zip")) == list(tmp_path.glob(".*")) == []
 
 
+@pytest.mark.parametrize("whole", [False, True], ids=["a run", "everything"])
+async def test_an_export_takes_the_place_of_a_pack_and_of_nothing_else(ctx: Any, tmp_path: Path, whole: bool) -> None:
+    run, note = await busy(ctx), tmp_path / "note.txt"
+    note.write_text("of mine")
+    export = ctx.export if whole else run.export
+    with pytest.raises(InvalidInput, match=r"is there already, is no file of this kind.* \(nothing was written\)"):
+        await export(note)
+    assert note.read_text() == "of mine"
+    for key in (None, "a passphrase", None):
+        await export(tmp_path / "pack.zip", key=key)
+
+
 async def test_a_manifest_that_nobody_would_take_back_is_not_exported(ctx: Any, tmp_path: Path) -> None:
     run = await busy(ctx)
     with pytest.raises(InvalidInput, match=r"a manifest of a pack holds at most .*; nothing exported"):

@@ -20,7 +20,7 @@ from strongroom.scope import Scope
 from strongroom.services.memories.consolidation import MOST_MEMORIES, Consolidation, Suggestions
 from strongroom.services.memories.extraction import Whose, whose
 from strongroom.services.memories.learning import MOST_MESSAGES, Learning, Lesson, Staged, Staging
-from strongroom.services.memories.policy import CONSOLIDATOR, LEARNER, Policy
+from strongroom.services.memories.policy import CONSOLIDATOR, LEARNER, Policy, require_not_program
 from strongroom.services.memories.search import Search
 from strongroom.services.memories.values import Consolidated, Learnt, Request, ScopeName
 from strongroom.services.memories.vectors import Vectors
@@ -121,6 +121,6 @@ class Learner:
 
 
 def _require(model: object, proposer: str) -> None:
-    require_name(proposer, "a proposer")
+    require_not_program(require_name(proposer, "a proposer"))
     if not callable(model):
         raise InvalidInput(f"a model is a function from messages to an answer, not {model!r:.60}; nothing changed")

@@ -84,10 +84,9 @@ class Review:
         `commit_id` makes a repeat safe without naming it, and gives the first answer again; one id may be used by a
         proposer once for each thing that it is `about`.
         """
-        if about:
-            require_not_program(proposer)
+        who = require_not_program(proposer)
         return await self._propose(
-            requests, proposer=proposer, run_id=run_id, batch_id=batch_id, about=about, commit_id=commit_id
+            requests, proposer=who, run_id=run_id, batch_id=batch_id, about=about, commit_id=commit_id
         )
 
     async def _propose(

@@ -34,7 +34,7 @@ from strongroom.errors import Conflict, NotFound
 from strongroom.files import writing
 from strongroom.operations import Operation, Plan, perform
 from strongroom.scope import Scope
-from strongroom.sealing import scratch, sealing
+from strongroom.sealing import PACKS, scratch, sealing
 from strongroom.services.memories import keys as memory_keys
 from strongroom.services.memories.memories import AsyncMemories
 from strongroom.services.packs import conversations, signing
@@ -99,7 +99,7 @@ async def export(
 ) -> SpacePack:
     """Write a pack. The file is complete and on disk, or not there; in the store nothing changes."""
     scope = services.scope
-    with writing(path) as plain, sealing(plain, key) as file, PackWriter(file) as pack:
+    with writing(path, over=PACKS) as plain, sealing(plain, key) as file, PackWriter(file) as pack:
         counts = {
             "runs": await _each(pack, RUNS, "zip", await _ids(scope, RUN, runs), _run(scope, key is not None)),
             "sessions": await _each(pack, SESSIONS, "jsonl", await _ids(scope, SESSION, sessions), _session(scope)),

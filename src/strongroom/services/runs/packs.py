@@ -30,7 +30,7 @@ from strongroom.errors import Conflict, Damaged, InvalidInput
 from strongroom.files import path_of, writing
 from strongroom.operations import Operation, Plan, perform, refusing
 from strongroom.schemas import check as check_schema
-from strongroom.sealing import sealing
+from strongroom.sealing import PACKS, sealing
 from strongroom.services.owning import owned
 from strongroom.services.packs import signing
 from strongroom.services.packs.archive import MANIFEST, MAX_PACK_BYTES, Archive, PackWriter
@@ -234,7 +234,7 @@ async def unrecorded(
 ) -> Pack:
     """Write the run to a file. In the store nothing changes."""
     own = checked_pointers(pointers or {})
-    with writing(path) as plain, sealing(plain, key) as file:
+    with writing(path, over=PACKS) as plain, sealing(plain, key) as file:
         return await export(ref, file, memories=memories, signing_key=signing_key, pointers=own)
 
 

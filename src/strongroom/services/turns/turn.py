@@ -30,6 +30,7 @@ from strongroom.payloads import ErrorTold, EventType, ModelAction, ModelUpdate, 
 from strongroom.scope import Scope
 from strongroom.services.memories.keys import decided_by
 from strongroom.services.memories.memories import AsyncMemories
+from strongroom.services.memories.policy import require_not_program
 from strongroom.services.memories.values import MemoryRequest, Request
 from strongroom.services.runs import own_state, updates
 from strongroom.services.runs.run import AsyncRun
@@ -255,7 +256,8 @@ class AsyncTurn(EnteredAsync, Meant):
         """Stage memories for review. See `ctx.memories.propose`."""
         there = AsyncMemories(self._over, policy=self._services.memories._policy)
         with refusing:
-            prepared = there._proposing(requests, proposer, run_id, batch_id, commit_id=IN_TURN)
+            who = require_not_program(proposer)
+            prepared = there._proposing(requests, who, run_id, batch_id, commit_id=IN_TURN)
         self._add(prepared, prepared.replay, None, decided_by(self._scope.space, proposer))
         return COLLECTED
 
