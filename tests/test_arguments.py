@@ -170,3 +170,10 @@ def test_that_nothing_changed_is_said_only_of_what_can_write() -> None:
             run.update(append="many")
     assert "nothing changed" not in str(reading.value)
     assert str(writing.value).endswith("; nothing changed")
+
+
+def test_of_a_list_the_place_of_what_is_wrong_is_told() -> None:
+    with strongroom.open("memory://") as ctx:
+        messages: Any = [{"role": "user", "content": "a"}, 5]
+        with pytest.raises(InvalidInput, match=r"messages must be .*, not 5 as messages\[1\]; nothing changed"):
+            ctx.sessions.open("s").append(messages)

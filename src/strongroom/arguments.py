@@ -162,8 +162,17 @@ def _bounds(annotation: Any) -> tuple[int, int] | None:
 
 def _demand(rule: Rule, name: str, value: Any, told: str = "") -> None:
     if not rule.fits(value):
-        seen = f"a {type(value).__name__}" if name in _SECRET else shown(value)
+        place = None if name in _SECRET else _misfit(rule, value)
+        seen = shown(value) if place is None else f"{shown(value[place])} as {name}[{place}]"
+        seen = f"a {type(value).__name__}" if name in _SECRET else seen
         raise InvalidInput(f"{name} must be {rule.words}, not {seen}{meant_value(name, value)}{told}")
+
+
+def _misfit(rule: Rule, value: Any) -> int | None:
+    """Return the place of what is wrong in a list, where a list is right."""
+    if not isinstance(value, (list, tuple)) or not rule.fits(type(value)()):
+        return None
+    return next((place for place, one in enumerate(value) if not rule.fits(type(value)((one,)))), None)
 
 
 def _checked(method: Callable[..., Any]) -> Callable[..., Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from pathlib import Path
 
 import pytest
@@ -195,3 +196,11 @@ def test_that_there_is_no_memory_at_all_is_said_only_where_nobody_has_one(empty:
 def test_batches_that_were_decided_are_not_said_to_be_none(here: Path, type_in: Type) -> None:
     type_in("memories", "commit", "batch_second", "--reviewer", "ana")
     assert "none waits for a decision in space 'default'" in type_in("memories", "commit", "x").err
+
+
+def test_a_list_says_of_an_erased_owner_that_it_is_erased_and_no_hash(here: Path, type_in: Type) -> None:
+    with strongroom.open(here / "agent.db") as ctx:
+        ctx.runs.create(objective="o", run_id="r-of-ana", user_id="ana")
+    type_in("erase", "--user", "ana", "--yes")
+    [line] = [line for line in type_in("runs", "list").out.splitlines() if "r-of-ana" in line]
+    assert len(re.findall(r"\(erased\)(?! [0-9a-f])", line)) == 2

@@ -217,3 +217,13 @@ async def test_a_message_that_is_an_object_of_a_client_library_names_the_call_th
             await session.append(given)
     await session.append(Answer().model_dump(exclude_none=True))
     assert len(await session.load()) == 1
+
+
+@pytest.mark.parametrize(
+    ("wrong", "path"), [({"content": float("nan")}, r"$[2].content"), ({"id": 7}, r"$[2]")], ids=["value", "id"]
+)
+async def test_a_mistake_in_one_message_of_several_says_in_which(ctx: Any, wrong: Any, path: str) -> None:
+    session = await ctx.sessions.open("s")
+    with pytest.raises(InvalidInput, match=r"; nothing changed$") as refused:
+        await session.append([HELLO, HELLO, {"role": "user", **wrong}])
+    assert refused.value.path == path and str(refused.value).startswith(f"{path}: ")

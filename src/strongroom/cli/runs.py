@@ -34,6 +34,7 @@ from strongroom.cli.root import Count, argument, cli, context, me
 from strongroom.encryption import PACK_VARIABLE
 from strongroom.errors import Damaged, InvalidInput, NotFound
 from strongroom.payloads import EventType
+from strongroom.services.owning import shown_owner
 from strongroom.values import Event, Head, Status
 
 MAX_SEQ = 2**53
@@ -59,7 +60,14 @@ def list_runs(status: Status | None, user_id: str | None, after: str | None, lim
         found = ctx.runs.list(status=status, user_id=user_id, after=after, limit=limit, reverse=newest)
     states = [run.working_set for run in found]
     rows = [
-        (run.id, styled(now.status), run.seq, moment(run.created_at), run.user_id or "", brief(now.objective, 80))
+        (
+            run.id,
+            styled(now.status),
+            run.seq,
+            moment(run.created_at),
+            shown_owner(run.user_id),
+            brief(now.objective, 80),
+        )
         for run, now in zip(found, states, strict=True)
     ]
     told = [

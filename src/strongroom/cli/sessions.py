@@ -22,6 +22,7 @@ from strongroom.cli.output import (
     write,
 )
 from strongroom.cli.root import Count, argument, cli, context
+from strongroom.services.owning import shown_owner
 from strongroom.services.sessions.values import Message, SessionInfo
 from strongroom.tokens.choosing import STRATEGIES
 
@@ -43,7 +44,8 @@ def list_sessions(after: str | None, limit: int, newest: bool, user_id: str | No
     with context() as ctx:
         found = ctx.sessions.list(user_id=user_id, after=after, limit=limit, reverse=newest)
     rows = [
-        (one.id, f"{one.messages:,}", moment(one.created_at), one.user_id or "", brief(one.title, 60)) for one in found
+        (one.id, f"{one.messages:,}", moment(one.created_at), shown_owner(one.user_id), brief(one.title, 60))
+        for one in found
     ]
     columns = ["session", "messages", "created (UTC)", "user", "title"]
     page("sessions", [_facts(one) for one in found], columns, rows, found.next, found.damaged)

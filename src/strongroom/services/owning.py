@@ -34,6 +34,11 @@ def unnamed(user_id: str) -> str:
     return f"(erased) {sha256(b'strongroom/owner/1' + user_id.encode()).hexdigest()}"
 
 
+def shown_owner(user_id: str | None) -> str:
+    """Return an owner for a column of a list: of one whose name is erased only that it is."""
+    return "" if user_id is None else "(erased)" if _UNNAMED.fullmatch(user_id) else user_id
+
+
 def is_anothers(owner: str | None, user_id: str) -> bool:
     """Tell whether what is of this owner is of another user. Somebody may come back to what was erased of them."""
     return owner not in (None, user_id, unnamed(user_id))

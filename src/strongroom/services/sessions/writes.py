@@ -17,7 +17,7 @@ from msgspec import Raw, Struct
 
 from strongroom.codec import Json, encode, pack
 from strongroom.errors import InvalidInput
-from strongroom.operations import Plan, made_here
+from strongroom.operations import Plan, made_here, unchanged
 from strongroom.scope import Scope
 from strongroom.services.sessions.ids import taken
 from strongroom.services.sessions.records import Draft, draft, entry, own_id
@@ -166,18 +166,23 @@ def drafted(messages: Messages, tokenizer: Tokenizer, sidecars: Sequence[Any] | 
     told = messages.tokens if type(tokenizer) is Absent and isinstance(messages, Counted) else repeat(None)
     beside = repeat(None) if sidecars is None else sidecars
     named = ids == "unique"
-    made = Drafts(
-        tuple(
-            [
-                draft(one, tokenizer, tokens, sidecar=sidecar, named=named)
-                for one, tokens, sidecar in zip(many, told, beside, strict=False)
-            ]
-        ),
-        ids_repeat=not named,
-    )
+    drafts: list[Draft] = []
+    try:
+        for each, tokens, sidecar in zip(many, told, beside, strict=False):
+            drafts.append(draft(each, tokenizer, tokens, sidecar=sidecar, named=named))
+    except InvalidInput as problem:
+        raise unchanged(problem if one else _placed(problem, len(drafts))) from None
+    made = Drafts(tuple(drafts), ids_repeat=not named)
     if len(set(made.ids)) < len(made.ids):
         raise InvalidInput("two messages of one call have the same id; nothing changed")
     return made
+
+
+def _placed(problem: InvalidInput, place: int) -> InvalidInput:
+    """Say in which message of several it is."""
+    inside = problem.path.removeprefix("$") if problem.path.startswith("$") else ""
+    said = str(problem).removeprefix(f"{problem.path}: ") if inside else str(problem)
+    return InvalidInput(said, path=f"$[{place}]{inside}")
 
 
 def appending(
