@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -64,6 +66,25 @@ async def test_a_handle_of_before_goes_on_with_the_session_that_has_its_name(ctx
     assert await said(ctx) == ["one", "two", "three", "four"]
 
 
+@pytest.mark.parametrize("anew", [False, True], ids=["deleted", "opened anew"])
+async def test_a_repeat_by_a_handle_of_before_gets_the_first_answer_and_writes_nothing(ctx: Any, anew: bool) -> None:
+    old = await ctx.sessions.open("s")
+    first = await old.append([PAY, PAY], commit_id="a")
+    await old.delete()
+    if anew:
+        await (await ctx.sessions.open("s")).append(PAY)
+    assert await old.append([PAY, PAY], commit_id="a") == first
+    if anew:
+        assert await said(ctx) == ["pay 100"]
+
+
+async def test_messages_that_can_be_gone_through_once_are_all_appended_by_a_handle_of_before(ctx: Any) -> None:
+    old, _ = await two_lives(ctx)
+    many: Any = ({"role": "user", "content": text} for text in "abc")
+    await old.append(many, commit_id="x")
+    assert (await said(ctx))[2:] == ["a", "b", "c"]
+
+
 async def test_a_turn_with_a_handle_of_before_is_refused_and_makes_nothing(ctx: Any) -> None:
     old, new = await two_lives(ctx)
     with pytest.raises(NotFound, match="was deleted since this handle was opened"):
@@ -96,3 +117,13 @@ async def test_a_session_that_is_deleted_and_begun_anew_by_the_same_key_gets_the
         sessions.get = get
         await append_to(sessions, "s", [PAY], commit_id="k")
         assert await said(ctx) == ["pay 100"]
+
+
+async def test_calls_that_share_a_handle_of_before_are_known_again_by_a_new_one(address: str) -> None:
+    async with strongroom.aopen(address) as ctx:
+        old, new = await two_lives(ctx)
+        calls = [partial(each.append, PAY, commit_id=f"x{place}") for each in (old, new) for place in range(8)]
+        await asyncio.gather(*[call() for call in calls[:8]])
+        for call in calls[8:]:
+            await call()
+        assert len(await said(ctx)) == 2 + 8

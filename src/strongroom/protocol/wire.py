@@ -92,6 +92,7 @@ class OperationRequest(Struct, frozen=True, forbid_unknown_fields=True):
     content: Json
     commit_id: str
     besides: Json | None = None
+    life: str = ""
 
 
 class Waiting(Struct, frozen=True):
@@ -136,7 +137,7 @@ def load_commit(raw: bytes) -> Commit:
 
 def dump_operation(asked: Operation) -> bytes:
     assert asked.commit_id is not None
-    told = OperationRequest(asked.name, asked.target.id, asked.content, asked.commit_id, asked.besides)
+    told = OperationRequest(asked.name, asked.target.id, asked.content, asked.commit_id, asked.besides, asked.life)
     return dump(told)
 
 

@@ -17,7 +17,7 @@ from tests.server.serving import Served, served
 
 # STRONGROOM_CLIENTS=http,http-async runs all of them; otherwise the main ones run, blocking.
 CLIENTS = os.environ.get("STRONGROOM_CLIENTS", "").split(",")
-MAIN = {"test_runs", "test_run_updates", "test_memories", "test_consolidation", "test_dispatch"}
+MAIN = {"test_runs", "test_run_updates", "test_memories", "test_consolidation", "test_dispatch", "test_session_lives"}
 
 
 @pytest.fixture(params=["sqlite"])

@@ -47,7 +47,7 @@ OPERATIONS: dict[str, Row] = {
     "session.append":        Row("write",  (),                sessions.messages(AsyncSession.append)),
     "session.replace":       Row("write",  (),                sessions.messages(AsyncSession.replace)),
     "session.replace_from":  Row("write",  (),                sessions.messages(AsyncSession.replace_from)),
-    "session.pop":           Row("write",  (),                sessions.pop),
+    "session.pop":           Row("write",  (),                sessions.session(AsyncSession.pop)),
     "session.truncate_from": Row("write",  (),                sessions.session(AsyncSession.truncate_from)),
     "session.erase":         Row("admin",  (),                sessions.session(AsyncSession.erase)),
     "session.restore":       Row("write",  (),                sessions.session(AsyncSession.restore)),

@@ -22,8 +22,8 @@ from strongroom.server.settings import Settings
 
 
 class Invocation(Struct, frozen=True):
-    """An operation that somebody asked for. `besides` is None where the caller has not decided yet. `life` is that of a
-    part of a turn: what tells its target from what had that name before (see `operations.Operation`)."""
+    """An operation that somebody asked for. `besides` is None where the caller has not decided yet. `life` tells
+    its target from what had that name before, as whoever asks knows it (see `operations.Operation`)."""
 
     ctx: AsyncContext
     caller: Caller

@@ -11,7 +11,6 @@ from msgspec import Struct
 from strongroom.errors import Conflict, InvalidInput
 from strongroom.server.operations.invocation import Invocation, Make, call, expected, require_numbers, understood
 from strongroom.services.sessions import erasure, recounts, summaries, vectors
-from strongroom.services.sessions.session import AsyncSession
 from strongroom.services.sessions.sessions import AsyncSessions
 from strongroom.services.sessions.state import COUNT, below
 from strongroom.services.sessions.view import look
@@ -22,8 +21,8 @@ from strongroom.tokens.counting import Absent, counter
 
 def session(method: Callable[..., Awaitable[object]]) -> Make:
     async def made(op: Invocation) -> object:
-        session = await op.ctx.sessions._handle(op.id)
-        arguments = op.arguments
+        session = await op.ctx.sessions._handle(op.id, op.life)
+        arguments = op.arguments | expected(op, "expected_revision")
         if "tokenizer" in arguments:
             arguments = arguments | {"tokenizer": counter(understood(str, arguments["tokenizer"]), {})}
         return await call(op, method, session, named=arguments)
@@ -50,11 +49,6 @@ class _Seen(Struct, frozen=True):
     own: int | None = None
 
 
-async def pop(op: Invocation) -> object:
-    named = op.arguments | expected(op, "expected_revision")
-    return await call(op, AsyncSession.pop, await op.ctx.sessions._handle(op.id), named=named)
-
-
 class _Counts(Struct, frozen=True):
     tokenizer: str
     tokens: list[int]
@@ -69,9 +63,9 @@ def messages(method: Callable[..., Awaitable[object]]) -> Make:
             counts: _Counts = understood(_Counts, op.more)
             messages = Counted(messages, counts.tokenizer, counts.tokens)
         arguments = op.arguments | {"messages": messages} | expected(op, "expected_revision")
-        session = await op.ctx.sessions._handle(op.id)
-        if op.life:
-            session._require_life(op.life)
+        session = await op.ctx.sessions._handle(op.id, op.life)
+        if type(session.tokenizer) is Absent and "tokens" not in op.more:
+            session._count_as_at_first()
         return await call(op, method, session, named=arguments)
 
     return made

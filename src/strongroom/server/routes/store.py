@@ -157,6 +157,7 @@ def _allowed(
         arguments=arguments,
         besides=besides,
         commit_id=own_id(request.caller, require_name(wanted.commit_id, "a commit id")),
+        life=wanted.life,
     )
     for right in sorted(row.needs(op)):
         _require(request, right, wanted.name)

@@ -26,7 +26,7 @@ from strongroom.services.sessions.sessions import AsyncSessions
 from strongroom.services.sessions.state import SESSION, Naming, State, beginning, changes, dump
 from strongroom.services.sessions.values import Message, Messages
 from strongroom.services.sessions.view import View, both, missing
-from strongroom.services.sessions.writes import Drafts, Ids, appending, drafted, unused
+from strongroom.services.sessions.writes import Drafts, Ids, appending, drafted, listed, unused
 from strongroom.store import EXISTS, Expect, Key, Put, Range, Receipt, ReceiptOf, used_otherwise
 from strongroom.tokens.counting import remembered
 
@@ -45,6 +45,7 @@ async def append_to(
     commit_id: str | None = None,
 ) -> list[Message]:
     """Append to the session of that id, or begin it with these messages; all of it, or nothing at all."""
+    messages = listed(messages)
     draft = partial(drafted, messages, sidecars=sidecars, ids=ids)
     for _ in attempts(f"{SESSION} {session_id!r}"):
         try:

@@ -10,6 +10,7 @@ never fails the call that it rode on.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import datetime
 from typing import TypeVar
@@ -17,7 +18,7 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from strongroom.codec import Json
-from strongroom.errors import Conflict, NotFound
+from strongroom.errors import Conflict, InvalidInput, NotFound
 from strongroom.operations import Operation, Plan, again, itself, nothing, perform
 from strongroom.retry import attempts
 from strongroom.scope import Scope
@@ -36,16 +37,12 @@ from strongroom.tokens.counting import Absent, counter
 T = TypeVar("T")
 
 
-class AnotherLife(NotFound):
+class AnotherLife(Exception):
     """A session was deleted, and another one has its name now. What an id of the caller's stands for is of one of
-    them alone, so a handle on the former may not write to the latter under it."""
+    them alone, so what is asked for in the life of the former is not done to the latter under it."""
 
-    def __init__(self, id: str, state: State) -> None:
-        super().__init__(
-            f"session {id!r:.80} was deleted since this handle was opened, and another one has its name; get it anew",
-            kind=SESSION,
-            id=id,
-        )
+    def __init__(self, state: State) -> None:
+        super().__init__("another session has this name now")
         self.state = state
 
 
@@ -61,6 +58,7 @@ class Handle:
         meaning: Meaning | None,
         version: int | None = None,
     ) -> None:
+        """`version` is that of the document whose state this is, if it is known."""
         self._id = id
         self._scope = scope
         self._key, self._stream = scope.key(SESSION, id), scope.key(MESSAGE, id)
@@ -72,7 +70,9 @@ class Handle:
         # That stays the same until the session is deleted, so it is not read again. An append that reads nothing, by a
         # handle from before, leaves it unsaid if its own first tokenizer counted, and a successor takes it for its own.
         self._state = state
-        self._version = version  # of the document, as far as it is known; no other life ever has the same
+        # In which life the document had which version, as far as it is known: no other life ever has the same. Both in
+        # one, as several calls may go on at once.
+        self._seen = None if version is None else (life(state), version)
         self._settled: Recount | None = None  # the recount that is known to be finished
         self._failure: str | None = None
 
@@ -95,6 +95,10 @@ class Handle:
         """Who counts the session's tokens, as this handle knows it."""
         return self._counter(self._state.tokenizer)
 
+    def _count_as_at_first(self) -> None:
+        """Count for somebody who does not know yet that the session has another tokenizer by now."""
+        self._state = replace(self._state, tokenizer=self._state.counted_by)
+
     def _counter(self, name: str) -> Tokenizer:
         return counter(name, self._known)
 
@@ -104,27 +108,28 @@ class Handle:
     def _operation(self, name: str, content: Json, commit_id: str | None, besides: Json | None = None) -> Operation:
         return Operation(f"session.{name}", self._key, content, commit_id, besides, life=life(self._state))
 
-    def _require_life(self, wanted: str) -> None:
-        """Refuse to write under an id of another life than this handle's. If it is of none, that is told elsewhere."""
-        if self._version is not None and wanted != life(self._state):
-            raise AnotherLife(self.id, self._state)
-
-    def _require_here(self, view: View) -> None:
-        """Refuse to write under an id of this handle's life to a session of another one."""
-        if life(view.state) != life(self._state):
-            raise AnotherLife(self.id, view.state)
-        self._version = view.version
+    def _require_here(self, view: View, mine: str) -> None:
+        """Refuse to write under an id of one life to a session of another one."""
+        if life(view.state) == mine:
+            self._seen = mine, view.version
+        elif getattr(view.scope.store, "only_plans", False):  # the id of a turn is of all its parts, and stays
+            raise NotFound(
+                f"session {self.id!r:.80} was deleted since this handle was opened, and another one has its name; get "
+                "it anew",
+                kind=SESSION,
+                id=self.id,
+            )
+        else:
+            raise AnotherLife(view.state)
 
     async def _in_its_life(self, make: Callable[[], Awaitable[T]]) -> T:
         """Make what a handle is asked for. It stands for a name: so if another session has that now, it is asked for
-        once more, of that one and under the ids of its life. The id of a turn is of all its parts, and stays."""
+        once more, of that one and under the ids of its life."""
         for _ in attempts(f"{SESSION} {self.id!r}"):
             try:
                 return await make()
             except AnotherLife as found:
-                if getattr(self._scope.store, "only_plans", False):
-                    raise
-                self._state, self._version = found.state, None
+                self._state, self._seen = found.state, None
         raise AssertionError("attempts() raises when it is enough")
 
     async def _decide(
@@ -138,10 +143,10 @@ class Handle:
         """Look, decide, commit; if the session changed meanwhile, decide again about what it is now. `first` takes the
         steps that come before, and tells whether those have changed it."""
 
-        async def plan() -> Plan[Receipt] | None:
+        async def plan(mine: str) -> Plan[Receipt] | None:
             view = await look_closely(self._scope, self.id, self._counter)
             if operation.commit_id is not None:
-                self._require_here(view)
+                self._require_here(view, mine)
             if first is not None:
                 changed = await fresh(view, first(view))
                 if changed is None:
@@ -155,10 +160,11 @@ class Handle:
             return Plan([Expect(view.document, view.version), *made.expects], made.writes, itself, made.answer)
 
         async def made() -> Receipt:
-            return await perform(self._scope, replace(operation, life=life(self._state)), plan, again)
+            mine = life(self._state)
+            return await perform(self._scope, replace(operation, life=mine), lambda: plan(mine), again)
 
         receipt = await self._in_its_life(made)
-        self._version = None
+        self._seen = None
         return await told(receipt)
 
     async def _change(self, operation: Operation, change: Callable[[State], State]) -> None:
@@ -230,6 +236,13 @@ class Handle:
 def life(state: State) -> str:
     """Return what tells a session from those that had its name before."""
     return str(state.created)
+
+
+def born(life: str) -> int:
+    """Return when a session began that is told by its life, by whoever wrote it."""
+    if re.fullmatch(r"[0-9]{1,19}", life, re.ASCII) is None:
+        raise InvalidInput(f"no session has a life {life!r:.40}; nothing changed", path="life")
+    return int(life)
 
 
 async def found(scope: Scope, session_id: str) -> tuple[str, State, int]:

@@ -100,6 +100,11 @@ def opened(record: Record) -> tuple[dict[str, Any], dict[str, Any]]:
     return value, note
 
 
+def counted_by(record: Record, state: State) -> str:
+    """Return the name of the tokenizer that counted the weight of a record."""
+    return str(opened(record)[1].get("by", state.counted_by))
+
+
 def own_id(record: Record) -> str | None:
     """Return the id a message was given by its writer, or None if it is named by its index."""
     if record.body is None or record.body == PLAIN:

@@ -29,7 +29,7 @@ from strongroom.operations import NOTHING, OURS, Operation, Plan, Prepared, agai
 from strongroom.scope import Scope
 from strongroom.services.sessions.blanking import Erasing
 from strongroom.services.sessions.erasure import delete, erase_all
-from strongroom.services.sessions.handle import found
+from strongroom.services.sessions.handle import found, life
 from strongroom.services.sessions.ids import find, free, reclaimed, refuse_ours, reusable
 from strongroom.services.sessions.reader import SessionReader
 from strongroom.services.sessions.records import message_of
@@ -68,6 +68,7 @@ from strongroom.services.sessions.writes import (
     counting_anew,
     cutting,
     drafted,
+    listed,
     putting,
     restoring,
     unused,
@@ -112,9 +113,8 @@ class AsyncSession(SessionReader, Unsettable):
         comes back as `message.sidecar` and is neither counted nor sent nor searched. With an `expected_revision`, of
         `info`, it is refused (`Conflict`) if the session has changed since.
         """
-        return await self._in_its_life(
-            lambda: self._append(messages, sidecars, ids, expected_revision, commit_id),
-        )
+        many = listed(messages)
+        return await self._in_its_life(lambda: self._append(many, sidecars, ids, expected_revision, commit_id))
 
     async def _append(
         self,
@@ -141,10 +141,14 @@ class AsyncSession(SessionReader, Unsettable):
         scope: Scope | None = None,
     ) -> Prepared[list[Message]]:
         """Check and count messages, and say how they are appended. A turn shows its own `scope`."""
-        where = scope or self._scope
-        tokenizer = counter_of(messages, self.tokenizer)
+        where, mine, seen = scope or self._scope, self._state, self._seen
+        tokenizer = counter_of(messages, self._counter(mine.tokenizer))
         made = drafted(messages, tokenizer, sidecars, ids)
-        known = self._version if commit_id is not None else EXISTS
+        operation = self._operation(
+            "append", made.content(), commit_id, made.besides(where, tokenizer, expected_revision)
+        )
+        operation = msgspec.structs.replace(operation, life=life(mine))
+        known = EXISTS if commit_id is None else seen[1] if seen is not None and seen[0] == life(mine) else None
 
         def look_next(conflict: Conflict) -> None:
             nonlocal known
@@ -152,13 +156,13 @@ class AsyncSession(SessionReader, Unsettable):
 
         async def attempt() -> Plan[list[Message]]:
             nonlocal known
-            length, versions, at, state = 0, dict[str, int](), where.clock(), self._state
+            length, versions, at, state = 0, dict[str, int](), where.clock(), mine
             expects, refusal = [Expect(self._key, known or EXISTS)], self._gone if known == EXISTS else look_next
             if made.needs_length or expected_revision is not None or known is None:
                 notes = [Get(id_key(self._key, one)) for one in made.ids]
                 view, noted = await look(where, self.id, self._counter, *notes)
                 if commit_id is not None:
-                    self._require_here(view)
+                    self._require_here(view, life(mine))
                     known = view.version
                     expects = [Expect(self._key, known)]
                 if made.ids:  # their notes tell a place, which must be of the session that they are written to
@@ -174,8 +178,6 @@ class AsyncSession(SessionReader, Unsettable):
             result = partial(made.stored, self._naming, at)
             return Plan([*expects, *unused(self._key, made, versions)], new, result, answer, refusal)
 
-        besides = made.besides(where, tokenizer, expected_revision)
-        operation = self._operation("append", made.content(), commit_id, besides)
         return Prepared(operation, attempt, self._stored(made))
 
     async def replace(
@@ -399,7 +401,8 @@ class AsyncSession(SessionReader, Unsettable):
         )
         document = await self._scope.get(Get(self._key))
         if document is not None:
-            self._state, self._version = parse(document.value), document.version
+            state = parse(document.value)
+            self._state, self._seen = state, (life(state), document.version)
 
     async def fork(
         self,
@@ -422,10 +425,10 @@ class AsyncSession(SessionReader, Unsettable):
             stop = view.length if at is None else (await find(view, at)).index + 1
             return await copying(view, await visible(view, stop), target, title, partial(made_of, target.id))
 
-        async def attempt() -> Plan[AsyncSession] | None:
+        async def attempt(mine: str) -> Plan[AsyncSession] | None:
             view = await self._view()
             if commit_id is not None:
-                self._require_here(view)
+                self._require_here(view, mine)
             return await fresh(view, copy(view))
 
         async def replay(receipt: Receipt) -> AsyncSession:
@@ -433,9 +436,12 @@ class AsyncSession(SessionReader, Unsettable):
             return made_of(*await found(self._scope, receipt.answer.load()))
 
         content = encode({"at": at, "session_id": session_id, "title": title})
-        return await self._in_its_life(
-            lambda: perform(self._scope, self._operation("fork", content, commit_id), attempt, replay)
-        )
+
+        async def forked() -> AsyncSession:
+            operation = self._operation("fork", content, commit_id)
+            return await perform(self._scope, operation, lambda: attempt(operation.life), replay)
+
+        return await self._in_its_life(forked)
 
 
 def look_again(conflict: Conflict) -> None:

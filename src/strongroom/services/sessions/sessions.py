@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from msgspec.structs import replace
+
 from strongroom.arguments import Count, checked
 from strongroom.codec import encode
 from strongroom.embedders import Embedder
-from strongroom.errors import Damaged, NotFound
+from strongroom.errors import Damaged
 from strongroom.meant import Meant
 from strongroom.operations import Operation, Plan, perform
 from strongroom.retrieval import Reranker
 from strongroom.scope import Scope
 from strongroom.services.owning import OWNER, owned, to_be_given
 from strongroom.services.sessions.erasure import delete, remove_some
-from strongroom.services.sessions.handle import found, info
+from strongroom.services.sessions.handle import born, found, info
+from strongroom.services.sessions.handle import life as life_of
 from strongroom.services.sessions.search import Finder, Mode
 from strongroom.services.sessions.session import AsyncSession
 from strongroom.services.sessions.state import COUNT, MESSAGE, SESSION, State, beginning, dump, parse
@@ -23,7 +26,7 @@ from strongroom.services.sessions.values import ErasedMessages, Hits, SessionInf
 from strongroom.services.sessions.vectors import Meaning
 from strongroom.services.sessions.view import both, view_of
 from strongroom.services.sessions.writes import Decision, counting_anew
-from strongroom.store import Expect, Put, Range, Receipt, Scan, new_id
+from strongroom.store import Expect, Get, Put, Range, Receipt, Scan, new_id
 from strongroom.tokens import Tokenizer
 from strongroom.tokens.counting import Absent, AnyTokenizer, counter, remembered
 from strongroom.values import Listing
@@ -120,13 +123,16 @@ class AsyncSessions(Meant):
         """Open a session that must exist, or raise `NotFound`."""
         return self._session(*await found(self._scope, session_id), None)
 
-    async def _handle(self, session_id: str) -> AsyncSession:
-        """Return a handle on a session that may have been deleted: what was done before can still be told again."""
-        try:
-            return await self.get(session_id)
-        except NotFound:
-            name = self._scope.tokenizer.name
-            return self._session(session_id, State(session_id, 0, name, name), None, None)
+    async def _handle(self, session_id: str, life: str = "") -> AsyncSession:
+        """Return a handle on a session as it was in this life, if one is named. It may have been deleted since: what
+        was done before can still be told again."""
+        document = await self._scope.get(Get(self._scope.key(SESSION, session_id)))
+        name = self._scope.tokenizer.name
+        state = State(session_id, 0, name, name) if document is None else parse(document.value)
+        version = None if document is None else document.version
+        if life and life != life_of(state):
+            state, version = replace(state, created=born(life)), None
+        return self._session(session_id, state, version, None)
 
     async def delete(self, session_id: str, *, commit_id: str | None = None) -> None:
         """Remove a session and its messages for good, or raise `NotFound`. See `Session.delete`."""

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from strongroom.errors import Conflict, NotFound, StrongroomError
 from strongroom.scope import Scope
-from strongroom.services.sessions.records import message, messages
+from strongroom.services.sessions.records import counted_by, message, messages
 from strongroom.services.sessions.state import (
     COUNT,
     CUT,
@@ -84,6 +84,10 @@ class View(Struct, frozen=True):
 
     def shows(self, index: int) -> bool:
         return self.first <= index < self.length and is_visible(self.state.visible, index)
+
+    def has_counted(self, record: Record) -> bool:
+        """Whether the tokens of a message are those of the tokenizer in force."""
+        return not self.mixed or counted_by(record, self.state) == self.tokenizer.name or record.index in self.recounted
 
     def message(self, record: Record) -> Message:
         return message(record, self.state, self.naming, self.tokenizer, self.recounted.get(record.index))

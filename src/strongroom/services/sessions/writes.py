@@ -62,7 +62,7 @@ from strongroom.store import (
 )
 from strongroom.tokens import Tokenizer, is_built_in
 from strongroom.tokens.choosing import HIGHEST_PRIORITY, is_kept, priority
-from strongroom.tokens.counting import Absent, required
+from strongroom.tokens.counting import Absent
 
 T = TypeVar("T")
 
@@ -143,6 +143,13 @@ class Counted(list[Any]):
         if len(tokens) != len(messages) or min(tokens, default=0) < 0:
             raise InvalidInput("tokens must tell of each message how many it has; nothing changed", path="tokens")
         self.tokenizer, self.tokens = tokenizer, tokens
+
+
+def listed(messages: Messages) -> Messages:
+    """Return messages such that they can be gone through more than once."""
+    if isinstance(messages, (str, bytes, Mapping, Sequence)) or hasattr(messages, "model_dump"):
+        return messages
+    return list(messages)
 
 
 def counter_of(messages: Messages, tokenizer: Tokenizer) -> Tokenizer:
@@ -265,9 +272,15 @@ async def copying(
 ) -> Plan[T]:
     """Plan a session that holds these records of another one, and what is then answered."""
     scope = view.scope
-    if view.state.mixed:
-        required(view.tokenizer)
-    made = Drafts(tuple([_draft(view, record) for record in records]), tuple([record.at for record in records]))
+    if type(view.tokenizer) is Absent and not all(view.has_counted(record) for record in records):
+        raise InvalidInput(
+            f"some messages of session {view.id!r:.80} were not counted yet by its tokenizer "
+            f"{view.tokenizer.name!r:.80}, which is not at hand here; open it with that tokenizer and wait() first; "
+            "nothing changed"
+        )
+    made = Drafts(
+        tuple([_draft(view, record, Naming(target.id)) for record in records]), tuple([record.at for record in records])
+    )
     stream = scope.key(MESSAGE, target.id)
     end = await scope.get(Range(stream, 0, 0))
     state = State(
@@ -299,10 +312,13 @@ async def copying(
     )
 
 
-def _draft(view: View, record: Record) -> Draft:
+def _draft(view: View, record: Record, naming: Naming) -> Draft:
     message = view.message(record)
     value = dict(message)
-    return Draft(value, own_id(record), message.tokens, encode(value), message.sidecar)
+    own = own_id(record)
+    if own is not None and naming.index(own) is not None:
+        own = None  # the copy gives that out itself; here it is data
+    return Draft(value, own, message.tokens, encode(value), message.sidecar)
 
 
 def deleting(scope: Scope, session_id: str, first: int) -> list[Write]:

@@ -48,6 +48,10 @@ class AsyncThread(Unsettable):
     def __repr__(self) -> str:
         return f"AsyncThread({self.id!r})"
 
+    # Else Python would try one index after the other, and no coroutine is ever the end.
+    __iter__ = None
+    __contains__ = None
+
     async def length(self) -> int:
         """Return how many slots the thread shows."""
         return len(await self.indexes())

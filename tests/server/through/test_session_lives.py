@@ -1,0 +1,1 @@
+from tests.services.test_session_lives import *  # noqa: F403
