@@ -283,15 +283,15 @@ def witnessing(commit_id: str) -> Iterator[Witness]:
         _witness.reset(token)
 
 
-async def repeated(scope: Scope, operation: Operation) -> bool:
-    """Tell whether this was done before, and show whoever wants to see it the receipt.
+async def repeated(scope: Scope, operation: Operation) -> Receipt | None:
+    """Return the receipt if this was done before, and show it to whoever wants to see it.
 
     For whoever has to look at something before an operation is made, and would refuse because it was made.
     """
     receipt = await _done(scope, *identify(operation), operation)
     if receipt is not None:
         _tell(operation, receipt)
-    return receipt is not None
+    return receipt
 
 
 def _tell(operation: Operation, receipt: Receipt) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import strongroom
-from strongroom.errors import NotFound
+from strongroom.errors import InvalidInput, NotFound
 from strongroom.services.sessions.begun import append_to
 from tests.turning import raw, turned
 
@@ -78,6 +79,44 @@ async def test_a_repeat_by_a_handle_of_before_gets_the_first_answer_and_writes_n
         assert await said(ctx) == ["pay 100"]
 
 
+async def test_what_came_back_from_a_pack_is_another_session_than_what_went_into_it(ctx: Any, tmp_path: Path) -> None:
+    session = await ctx.sessions.open("s")
+    await ctx.export(tmp_path / "pack.zip")
+    await session.append(PAY, commit_id="x")
+    await ctx.sessions.delete("s")
+    await ctx.restore(tmp_path / "pack.zip")
+    await (await ctx.sessions.get("s")).append(PAY, commit_id="x")
+    assert await said(ctx) == ["pay 100"]
+
+
+async def test_a_repeated_open_gives_nobody_the_session_that_has_the_name_since(ctx: Any) -> None:
+    await ctx.sessions.open("s", user_id="ana", commit_id="k")
+    await ctx.sessions.delete("s")
+    await ctx.sessions.open("s", user_id="bob")
+    with pytest.raises(NotFound, match="was deleted since this was done, and another one has its name"):
+        await ctx.sessions.open("s", user_id="ana", commit_id="k")
+
+
+async def test_a_repeated_fork_gives_nobody_the_session_that_has_the_name_since(ctx: Any) -> None:
+    session = await ctx.sessions.open("s")
+    await session.fork(session_id="copy", commit_id="k")
+    await ctx.sessions.delete("copy")
+    await ctx.sessions.open("copy", user_id="bob")
+    with pytest.raises(NotFound, match="was deleted since this was done, and another one has its name"):
+        await session.fork(session_id="copy", commit_id="k")
+
+
+@pytest.mark.parametrize("first", ["some", "all"])
+async def test_an_id_under_which_some_was_erased_erases_not_all_and_the_other_way_round(ctx: Any, first: str) -> None:
+    session = await ctx.sessions.open("s")
+    [one, _] = await session.append([PAY, PAY])
+    some, everything = partial(session.erase, [one.id], commit_id="k"), partial(session.erase, all=True, commit_id="k")
+    done, refused = (some, everything) if first == "some" else (everything, some)
+    await done()
+    with pytest.raises(InvalidInput, match="'k' was used before with other content; nothing changed"):
+        await refused()
+
+
 async def test_messages_that_can_be_gone_through_once_are_all_appended_by_a_handle_of_before(ctx: Any) -> None:
     old, _ = await two_lives(ctx)
     many: Any = ({"role": "user", "content": text} for text in "abc")
@@ -127,3 +166,17 @@ async def test_calls_that_share_a_handle_of_before_are_known_again_by_a_new_one(
         for call in calls[8:]:
             await call()
         assert len(await said(ctx)) == 2 + 8
+
+
+async def test_the_key_that_began_a_session_is_known_to_whoever_appends_to_it(address: str) -> None:
+    async with strongroom.aopen(address) as ctx:
+        begun = await append_to(ctx.sessions, "s", [PAY], commit_id="k")
+        assert await (await ctx.sessions.get("s")).append(PAY, commit_id="k") == begun
+        assert await said(ctx) == ["pay 100"]
+
+
+async def test_the_key_that_began_a_session_is_refused_with_other_messages(address: str) -> None:
+    async with strongroom.aopen(address) as ctx:
+        await append_to(ctx.sessions, "s", [PAY], commit_id="k")
+        with pytest.raises(InvalidInput, match="'k' was used before with other content; nothing changed"):
+            await (await ctx.sessions.get("s")).append([PAY, PAY], commit_id="k")

@@ -385,3 +385,12 @@ async def test_a_fork_belongs_to_the_same_user(ctx: Any) -> None:
     session = await ctx.sessions.open("a", user_id="u1")
     await session.append({"role": "user", "content": "hello"})
     assert (await (await session.fork()).info()).user_id == "u1"
+
+
+async def test_an_id_that_a_copy_gives_out_itself_names_no_message_that_was_copied(ctx: Any) -> None:
+    own = (await (await ctx.sessions.open("copy")).append(HELLO))[0].id
+    await ctx.sessions.delete("copy")
+    session = await ctx.sessions.open("s")
+    await session.append([{**HELLO, "id": own.replace(".0", ".2")}, HELLO, HELLO])
+    copy = await session.fork(session_id="copy")
+    assert len({message.id for message in await copy.load()}) == 3

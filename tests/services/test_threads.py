@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import weakref
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -497,3 +499,16 @@ async def test_the_indexes_of_a_thread_begin_where_it_came_back(ctx: Any) -> Non
     gone = await thread.indexes()
     await ctx.threads.append("t", "x", from_id="a")
     assert (len(gone), await thread.indexes()) == (0, range(3, 4))
+
+
+@pytest.mark.parametrize("ask", [iter, list, lambda thread: None in thread], ids=["for", "list", "in"])
+def test_what_would_ask_an_async_thread_one_index_after_the_other_for_ever_is_refused(
+    ask: Callable[[Any], Any],
+) -> None:
+    async def main() -> None:
+        async with strongroom.aopen("memory://") as ctx:
+            await ctx.threads.append("t", {"x": 1}, from_id="a")
+            ask(await ctx.threads.get("t"))
+
+    with pytest.raises(TypeError, match="AsyncThread"):
+        asyncio.run(main())

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct
 
 from strongroom.errors import Damaged, InvalidInput, NotFound, StrongroomError
-from strongroom.queries import LONGEST_QUERY
+from strongroom.queries import require_query
 from strongroom.retrieval import unreadable
 from strongroom.server.request import Request
 from strongroom.server.responses import shortened
@@ -52,13 +52,13 @@ class Everything(Struct, frozen=True):
 
 
 class SearchQuery(Struct, frozen=True, forbid_unknown_fields=True):
-    q: Annotated[str, Meta(min_length=1, max_length=LONGEST_QUERY)]
+    q: Annotated[str, Meta(min_length=1)]
     k: Annotated[int, Meta(ge=1, le=50)] = 8  # of each kind
 
 
 @endpoint("GET /search", "read", "Find anything by id or words")
 async def search(request: Request[None, SearchQuery]) -> Everything:
-    query, k = request.query.q.strip(), request.query.k
+    query, k = require_query(request.query.q).strip(), request.query.k
     degraded: list[str] = []
     hits = [hit for looked in _by_id(request, query) if (hit := await _found(looked, degraded)) is not None]
     for name, words in (

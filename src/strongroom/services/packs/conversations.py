@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from strongroom.codec import encode
 from strongroom.errors import Conflict, InvalidInput
@@ -130,7 +131,7 @@ async def writes(scope: Scope, told: Iterator[dict[str, Any]]) -> tuple[str, lis
     anew = not end.length and not notes.length
     _check_cuts(header.cut, cuts, len(said))
     counting = _counting(scope, header.tokenizer)
-    state = _state(header, counting.name, end.length, anew, len(said))
+    state = replace(_state(header, counting.name, end.length, anew, len(said)), restored=scope.clock())
     made = Drafts(tuple([_draft(one, counting) for one in said]), tuple([one.at for one in said]))
     new = appending(scope, id, state, counting, made, end.length, 0)
     # An id that was used again after its first message was hidden is that of the visible one.

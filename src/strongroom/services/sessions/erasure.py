@@ -176,7 +176,7 @@ async def close(scope: Scope, session_id: str) -> bool:
         if document is None:
             return Plan((), (), lambda _: False)
         state, owner = parse(document.value), {OWNER: document.tags[OWNER]} if OWNER in document.tags else {}
-        closed = State("", state.created, state.tokenizer, state.tokenizer, NOTHING_SHOWN)
+        closed = State("", state.created, state.tokenizer, state.tokenizer, NOTHING_SHOWN, restored=state.restored)
         if state == closed and document.tags == owner:
             return Plan((), (), lambda _: True)
         gone = [Delete(scope.key(kind, session_id)) for kind in writes.SIDES]

@@ -10,7 +10,6 @@ never fails the call that it rode on.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import datetime
 from typing import TypeVar
@@ -18,8 +17,8 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from strongroom.codec import Json
-from strongroom.errors import Conflict, InvalidInput, NotFound
-from strongroom.operations import Operation, Plan, again, itself, nothing, perform
+from strongroom.errors import Conflict, NotFound
+from strongroom.operations import Operation, Plan, again, identify, is_ours, itself, made_here, nothing, perform
 from strongroom.retry import attempts
 from strongroom.scope import Scope
 from strongroom.services.owning import OWNER
@@ -30,7 +29,7 @@ from strongroom.services.sessions.values import Message, SessionInfo, when
 from strongroom.services.sessions.vectors import BLOCK, SLICE, Meaning
 from strongroom.services.sessions.view import View, fresh, look, look_closely, missing, require_revision
 from strongroom.services.sessions.writes import Decision, Drafts, putting
-from strongroom.store import Document, Expect, Get, Range, Receipt, Slice
+from strongroom.store import Document, Expect, Get, Range, Receipt, ReceiptOf, Slice, used_otherwise
 from strongroom.tokens import Tokenizer
 from strongroom.tokens.counting import Absent, counter
 
@@ -72,7 +71,7 @@ class Handle:
         self._state = state
         # In which life the document had which version, as far as it is known: no other life ever has the same. Both in
         # one, as several calls may go on at once.
-        self._seen = None if version is None else (life(state), version)
+        self._seen = None if version is None else (state.life, version)
         self._settled: Recount | None = None  # the recount that is known to be finished
         self._failure: str | None = None
 
@@ -106,11 +105,11 @@ class Handle:
         return (await look(self._scope, self.id, self._counter))[0]
 
     def _operation(self, name: str, content: Json, commit_id: str | None, besides: Json | None = None) -> Operation:
-        return Operation(f"session.{name}", self._key, content, commit_id, besides, life=life(self._state))
+        return Operation(f"session.{name}", self._key, content, commit_id, besides, life=self._state.life)
 
     def _require_here(self, view: View, mine: str) -> None:
         """Refuse to write under an id of one life to a session of another one."""
-        if life(view.state) == mine:
+        if view.state.life == mine:
             self._seen = mine, view.version
         elif getattr(view.scope.store, "only_plans", False):  # the id of a turn is of all its parts, and stays
             raise NotFound(
@@ -121,6 +120,14 @@ class Handle:
             )
         else:
             raise AnotherLife(view.state)
+
+    async def _require_unused(self, other: Operation) -> None:
+        """Refuse an id that stands for something else: for the other form of an operation of two."""
+        id = other.commit_id
+        if id is None or is_ours(id) or not made_here(self._scope):
+            return
+        if await self._scope.get(ReceiptOf(self._scope.space, identify(other)[0])) is not None:
+            raise used_otherwise(id)
 
     async def _in_its_life(self, make: Callable[[], Awaitable[T]]) -> T:
         """Make what a handle is asked for. It stands for a name: so if another session has that now, it is asked for
@@ -160,7 +167,7 @@ class Handle:
             return Plan([Expect(view.document, view.version), *made.expects], made.writes, itself, made.answer)
 
         async def made() -> Receipt:
-            mine = life(self._state)
+            mine = self._state.life
             return await perform(self._scope, replace(operation, life=mine), lambda: plan(mine), again)
 
         receipt = await self._in_its_life(made)
@@ -179,10 +186,10 @@ class Handle:
         async def told(receipt: Receipt) -> list[Message]:
             if not made.drafts:
                 return []
-            if receipt.answer is not None:
-                at, tokens = receipt.answer.load()
+            at, tokens = (0, None) if receipt.answer is None else receipt.answer.load()
+            if tokens is not None:
                 return made.stored(self._naming, at, receipt, tokens)
-            # None was kept: they are too many, or the call named no id. Their records tell.
+            # None were kept: they are too many, or the call named no id. Their records tell.
             length = receipt.versions[0]
             part = await self._scope.get(Range(self._stream, length - len(made.drafts), length))
             if len(part.records) < len(made.drafts):
@@ -233,24 +240,19 @@ class Handle:
         return missing(self.id) if conflict.key == self._key else None
 
 
-def life(state: State) -> str:
-    """Return what tells a session from those that had its name before."""
-    return str(state.created)
-
-
-def born(life: str) -> int:
-    """Return when a session began that is told by its life, by whoever wrote it."""
-    if re.fullmatch(r"[0-9]{1,19}", life, re.ASCII) is None:
-        raise InvalidInput(f"no session has a life {life!r:.40}; nothing changed", path="life")
-    return int(life)
-
-
-async def found(scope: Scope, session_id: str) -> tuple[str, State, int]:
-    """Return a session that must exist, as a handle is made of it, or raise `NotFound`."""
+async def found(scope: Scope, session_id: str, life: str = "") -> tuple[str, State, int]:
+    """Return a session that must exist, as a handle is made of it, or raise `NotFound`; also if its life is another."""
     document = await scope.get(Get(scope.key(SESSION, session_id)))
     if document is None:
         raise missing(session_id)
-    return session_id, parse(document.value), document.version
+    state = parse(document.value)
+    if life not in ("", state.life):
+        raise NotFound(
+            f"session {session_id!r:.80} was deleted since this was done, and another one has its name",
+            kind=SESSION,
+            id=session_id,
+        )
+    return session_id, state, document.version
 
 
 async def owner_of(scope: Scope, session_id: str) -> str | None:

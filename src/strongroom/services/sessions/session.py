@@ -9,8 +9,8 @@ visible range is open-ended, so an append that races a truncation lands visibly 
 
 An append expects the document to exist, so nothing can be written to a session that was deleted. A handle stands for
 a name, though: if the session was opened anew since, it writes to that one. What is written under an id of the
-caller's expects the document as this life knows it, and is asked for anew in the life that there is (`_in_its_life`):
-the id then is of that life, so two handles cannot write the same twice.
+caller's is asked for in one life of the session, of which alone it stands for something: it expects the document as
+that life knows it, and is asked for anew in the life that there is now (`_in_its_life`).
 """
 
 from __future__ import annotations
@@ -25,11 +25,23 @@ from strongroom.arguments import checked, got_by
 from strongroom.codec import encode
 from strongroom.errors import CommitUnknown, Conflict, InvalidInput, NotFound
 from strongroom.meant import Unsettable
-from strongroom.operations import NOTHING, OURS, Operation, Plan, Prepared, again, nothing, perform, still_pending
+from strongroom.operations import (
+    NOTHING,
+    OURS,
+    Operation,
+    Plan,
+    Prepared,
+    again,
+    made_here,
+    nothing,
+    perform,
+    repeated,
+    still_pending,
+)
 from strongroom.scope import Scope
 from strongroom.services.sessions.blanking import Erasing
 from strongroom.services.sessions.erasure import delete, erase_all
-from strongroom.services.sessions.handle import found, life
+from strongroom.services.sessions.handle import found
 from strongroom.services.sessions.ids import find, free, reclaimed, refuse_ours, reusable
 from strongroom.services.sessions.reader import SessionReader
 from strongroom.services.sessions.records import message_of
@@ -63,6 +75,8 @@ from strongroom.services.sessions.writes import (
     Drafts,
     Ids,
     appending,
+    began,
+    beginning_with,
     copying,
     counter_of,
     counting_anew,
@@ -125,6 +139,11 @@ class AsyncSession(SessionReader, Unsettable):
         commit_id: str | None,
     ) -> list[Message]:
         """Append in the life of this handle; raise `AnotherLife` if that is over and the call has an id."""
+        if began(self._state, self._key, commit_id) and made_here(self._scope):
+            made = drafted(messages, counter_of(messages, self.tokenizer), sidecars, ids)
+            first = await repeated(self._scope, beginning_with(self._key, made, commit_id))
+            if first is not None:
+                return await self._stored(made)(first)
         appending = self._appending(messages, sidecars, ids, expected_revision, commit_id)
         stored = await perform(self._scope, *appending)
         if stored:
@@ -147,8 +166,8 @@ class AsyncSession(SessionReader, Unsettable):
         operation = self._operation(
             "append", made.content(), commit_id, made.besides(where, tokenizer, expected_revision)
         )
-        operation = msgspec.structs.replace(operation, life=life(mine))
-        known = EXISTS if commit_id is None else seen[1] if seen is not None and seen[0] == life(mine) else None
+        operation = msgspec.structs.replace(operation, life=mine.life)
+        known = EXISTS if commit_id is None else seen[1] if seen is not None and seen[0] == mine.life else None
 
         def look_next(conflict: Conflict) -> None:
             nonlocal known
@@ -162,7 +181,7 @@ class AsyncSession(SessionReader, Unsettable):
                 notes = [Get(id_key(self._key, one)) for one in made.ids]
                 view, noted = await look(where, self.id, self._counter, *notes)
                 if commit_id is not None:
-                    self._require_here(view, life(mine))
+                    self._require_here(view, mine.life)
                     known = view.version
                     expects = [Expect(self._key, known)]
                 if made.ids:  # their notes tell a place, which must be of the session that they are written to
@@ -331,15 +350,14 @@ class AsyncSession(SessionReader, Unsettable):
                     raise
             return ErasedMessages(self.id, receipt.answer.load(), pending is None, pending)
 
+        # All of it by its name alone, as a deletion: a repeat finds none, and takes none that was opened anew since.
+        of_all = Operation("session.erase", self._key, encode({"all": True}), commit_id)
+        of_some = self._operation("erase", encode({"message_ids": wanted, "before": before}), commit_id)
+        await self._require_unused(of_some if all else of_all)
         if all:
-            # By its name alone, as a deletion: a repeat finds no session, and takes none that was opened anew since.
-            operation = Operation("session.erase", self._key, encode({"all": True}), commit_id)
-            return await told(await perform(self._scope, operation, lambda: erase_all(self._scope, self.id), again))
-        content = encode({"message_ids": wanted, "before": before})
+            return await told(await perform(self._scope, of_all, lambda: erase_all(self._scope, self.id), again))
         erasing = Erasing(wanted, before)
-        return await self._decide(
-            self._operation("erase", content, commit_id), erasing.decide, told, first=erasing.steps
-        )
+        return await self._decide(of_some, erasing.decide, told, first=erasing.steps)
 
     async def delete(self, *, commit_id: str | None = None) -> None:
         """Remove the session and its messages for good.
@@ -402,7 +420,7 @@ class AsyncSession(SessionReader, Unsettable):
         document = await self._scope.get(Get(self._key))
         if document is not None:
             state = parse(document.value)
-            self._state, self._seen = state, (life(state), document.version)
+            self._state, self._seen = state, (state.life, document.version)
 
     async def fork(
         self,
@@ -433,7 +451,7 @@ class AsyncSession(SessionReader, Unsettable):
 
         async def replay(receipt: Receipt) -> AsyncSession:
             assert receipt.answer is not None
-            return made_of(*await found(self._scope, receipt.answer.load()))
+            return made_of(*await found(self._scope, *receipt.answer.load()))
 
         content = encode({"at": at, "session_id": session_id, "title": title})
 

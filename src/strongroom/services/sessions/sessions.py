@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from msgspec.structs import replace
-
 from strongroom.arguments import Count, checked
 from strongroom.codec import encode
 from strongroom.embedders import Embedder
@@ -17,8 +15,7 @@ from strongroom.retrieval import Reranker
 from strongroom.scope import Scope
 from strongroom.services.owning import OWNER, owned, to_be_given
 from strongroom.services.sessions.erasure import delete, remove_some
-from strongroom.services.sessions.handle import born, found, info
-from strongroom.services.sessions.handle import life as life_of
+from strongroom.services.sessions.handle import found, info
 from strongroom.services.sessions.search import Finder, Mode
 from strongroom.services.sessions.session import AsyncSession
 from strongroom.services.sessions.state import COUNT, MESSAGE, SESSION, State, beginning, dump, parse
@@ -106,11 +103,11 @@ class AsyncSessions(Meant):
             def opened(receipt: Receipt) -> AsyncSession:
                 return self._session(wanted, state, version if document is not None else receipt.versions[0], chosen)
 
-            return Plan(made.expects, made.writes, opened, encode(wanted))
+            return Plan(made.expects, made.writes, opened, encode([wanted, state.life]))
 
         async def replay(receipt: Receipt) -> AsyncSession:
             assert receipt.answer is not None
-            return self._session(*await found(scope, receipt.answer.load()), chosen)
+            return self._session(*await found(scope, *receipt.answer.load()), chosen)
 
         # Whoever asks for any new session asks for another one than whoever names it.
         target = key if session_id is not None else scope.key(SESSION, "*")
@@ -130,8 +127,8 @@ class AsyncSessions(Meant):
         name = self._scope.tokenizer.name
         state = State(session_id, 0, name, name) if document is None else parse(document.value)
         version = None if document is None else document.version
-        if life and life != life_of(state):
-            state, version = replace(state, created=born(life)), None
+        if life not in ("", state.life):
+            state, version = state.in_life(life), None
         return self._session(session_id, state, version, None)
 
     async def delete(self, session_id: str, *, commit_id: str | None = None) -> None:

@@ -19,6 +19,7 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from strongroom.codec import Json, encode
 from strongroom.errors import Damaged, InvalidInput
@@ -78,7 +79,9 @@ class State(Struct, frozen=True, omit_defaults=True):
 
     `counted_by` is the tokenizer of records that do not name one; `tokenizer` the one in force. `cut` is the place of
     the newest cut not yet restored in the stream of cuts. Notes of kept messages before `kept_from` are all of hidden
-    messages. `erased` are the messages that nothing brings back.
+    messages. `erased` are the messages that nothing brings back. `restored` is when it came back from a pack, if it
+    did: `created` is of the session that went into it. `begun_by` is the commit that began it with its first messages,
+    if a caller named one.
     """
 
     title: str
@@ -93,6 +96,19 @@ class State(Struct, frozen=True, omit_defaults=True):
     forked_from: str | None = None
     recount: Recount | None = None
     erased: tuple[tuple[int, int], ...] = ()
+    restored: int = 0
+    begun_by: str = ""
+
+    @property
+    def life(self) -> str:
+        """What tells a session from those that had its name before."""
+        return str(self.restored or self.created)
+
+    def in_life(self, life: str) -> State:
+        """Return the state of another life of the session, of which no more is known."""
+        if re.fullmatch(r"[0-9]{1,19}", life, re.ASCII) is None:
+            raise InvalidInput(f"no session has a life {life!r:.40}; nothing changed", path="life")
+        return replace(self, restored=int(life), begun_by="")
 
     @property
     def mixed(self) -> bool:

@@ -17,7 +17,7 @@ from msgspec import Raw, Struct
 
 from strongroom.codec import Json, encode, pack
 from strongroom.errors import InvalidInput
-from strongroom.operations import Plan, made_here, unchanged
+from strongroom.operations import NOTHING, Operation, Plan, identify, made_here, unchanged
 from strongroom.scope import Scope
 from strongroom.services.sessions.ids import taken
 from strongroom.services.sessions.records import Draft, draft, entry, own_id
@@ -69,6 +69,7 @@ T = TypeVar("T")
 Ids = Literal["unique", "repeat"]
 
 PINNED = "pinned"
+BEGIN = "sessions.begin"
 # The streams beside a session's messages.
 SIDES = (CUT, KEPT, SUMMARY, COUNT, VECTOR, *(priority_kind(level) for level in range(1, HIGHEST_PRIORITY + 1)))
 DELETED_AT_ONCE = 2000  # a commit that removes more would keep every other writer waiting
@@ -192,6 +193,18 @@ def _placed(problem: InvalidInput, place: int) -> InvalidInput:
     return InvalidInput(said, path=f"$[{place}]{inside}")
 
 
+def beginning_with(key: Key, made: Drafts, commit_id: str | None) -> Operation:
+    """Return the operation that begins a session with its first messages."""
+    return Operation(BEGIN, key, made.content(), commit_id)
+
+
+def began(state: State, key: Key, commit_id: str | None) -> bool:
+    """Tell whether the call of this id was the one that began the session."""
+    if commit_id is None or not state.begun_by:
+        return False
+    return identify(Operation(BEGIN, key, NOTHING, commit_id))[0] == state.begun_by
+
+
 def appending(
     scope: Scope, session_id: str, state: State, tokenizer: Tokenizer, made: Drafts, length: int, now: int
 ) -> list[Write]:
@@ -307,7 +320,7 @@ async def copying(
         expects,
         [*new, Put(target, dump(state), view.tags)],
         lambda _: made_of(state),
-        encode(target.id),
+        encode([target.id, state.life]),
         lambda conflict: conflict if conflict.key == target else None,
     )
 
