@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 from pathlib import Path
+from typing import Any
 
 import apsw
 import pytest
@@ -14,6 +15,7 @@ import strongroom
 from strongroom.compat.contextstore import SQLiteMemory
 from strongroom.compat.importing_contextstore import Damage, import_contextstore
 from tests.compat.contextstore_files import old_message, write_old_file
+from tests.server.serving import served
 
 
 def contents(path: Path, session_id: str) -> list[object]:
@@ -110,6 +112,85 @@ def test_an_import_keeps_sessions_that_are_there_already(tmp_path: Path) -> None
         assert (report.sessions, report.messages, report.skipped) == (1, 1, ("a",))
         assert [message.content for message in ctx.sessions.get("a").load()] == ["mine"]
         assert [message.content for message in ctx.sessions.get("b").load()] == ["text 2"]
+
+
+class Ended(Exception):
+    """The process ended here."""
+
+
+@pytest.mark.parametrize("commits", range(4))
+def test_an_import_that_is_ended_anywhere_goes_on_where_it_was(
+    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, commits: int
+) -> None:
+    path = tmp_path / "old.db"
+    write_old_file(path, [("a", [old_message(1), old_message(2)]), ("b", [old_message(3)])])
+    with strongroom.open(address) as ctx:
+        real, left = ctx.store.commit, iter(range(commits))
+
+        def commit(wanted: Any) -> Any:
+            if next(left, None) is None:
+                raise Ended
+            return real(wanted)
+
+        with monkeypatch.context() as patch, pytest.raises(Ended):
+            patch.setattr(ctx.store, "commit", commit)
+            import_contextstore(path, ctx)
+        assert import_contextstore(path, ctx).skipped == ("a",)[: commits // 2]
+        assert import_contextstore(path, ctx).skipped == ("a", "b")
+        assert [one.content for one in ctx.sessions.get("a").load()] == ["text 1", "text 2"]
+        assert [one.content for one in ctx.sessions.get("b").load()] == ["text 3"]
+
+
+def test_an_imported_session_says_where_it_came_from(address: str, tmp_path: Path) -> None:
+    path = tmp_path / "old.db"
+    write_old_file(path, [("a", [old_message(1)]), ("b", [])])
+    with strongroom.open(address) as ctx:
+        import_contextstore(path, ctx)
+        assert [(one.id, one.messages) for one in ctx.sessions.list(tags={"from": "contextstore"})] == [
+            ("a", 1),
+            ("b", 0),
+        ]
+
+
+def test_a_message_that_is_too_large_is_told_and_the_others_of_its_session_come(address: str, tmp_path: Path) -> None:
+    path = tmp_path / "old.db"
+    large = {"id": "m2", "content": {"data": "x" * (17 << 20), "role": "user"}}
+    write_old_file(path, [("a", [old_message(1), large, old_message(3)])])
+    with strongroom.open(address) as ctx:
+        [damage] = import_contextstore(path, ctx).damaged
+        assert "message 1 cannot be stored: a record of" in damage.reason
+        assert [one.content for one in ctx.sessions.get("a").load()] == ["text 1", "text 3"]
+
+
+def test_a_session_that_a_server_does_not_take_is_named_every_time_and_the_others_come(tmp_path: Path) -> None:
+    path = tmp_path / "old.db"
+    long = [{"id": f"m{number}", "role": "user", "content": "x" * 3000} for number in range(100)]
+    write_old_file(path, [("a", long), ("b", [old_message(1)])])
+    limits: Any = {"snapshots": str(tmp_path / "s"), "max_body_bytes": 100_000}
+    with served("memory://", **limits) as server, strongroom.connect(server.url) as ctx:
+        for _ in range(2):
+            told = import_contextstore(path, ctx)
+            assert [one.session_id for one in told.damaged] == ["a"], told
+        assert [one.content for one in ctx.sessions.get("b").load()] == ["text 1"]
+
+
+def test_what_was_hidden_of_an_imported_session_does_not_come_again(address: str, tmp_path: Path) -> None:
+    path = tmp_path / "old.db"
+    write_old_file(path, [("a", [old_message(1)])])
+    with strongroom.open(address) as ctx:
+        import_contextstore(path, ctx)
+        ctx.sessions.get("a").pop()
+        assert import_contextstore(path, ctx).skipped == ("a",)
+        assert ctx.sessions.get("a").load() == []
+
+
+def test_an_empty_session_of_somebody_else_stays_as_it_is(address: str, tmp_path: Path) -> None:
+    path = tmp_path / "old.db"
+    write_old_file(path, [("a", [old_message(1)])])
+    with strongroom.open(address) as ctx:
+        ctx.sessions.open("a")
+        assert import_contextstore(path, ctx).skipped == ("a",)
+        assert ctx.sessions.get("a").load() == []
 
 
 def test_a_session_with_two_rows_keeps_the_one_its_readers_saw(tmp_path: Path) -> None:

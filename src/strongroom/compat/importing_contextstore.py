@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 from uuid import uuid4
 
 import apsw
@@ -22,15 +22,15 @@ from msgspec import Struct
 
 import strongroom
 from strongroom.blocking import Context
-from strongroom.codec import encode
-from strongroom.compat.interactions import messages
-from strongroom.errors import InvalidInput, NotFound, SchemaMismatch
+from strongroom.compat.interactions import messages, require_storable
+from strongroom.errors import BudgetExceeded, InvalidInput, NotFound, SchemaMismatch
 from strongroom.store import Key
 
 log = logging.getLogger(__name__)
 
 SUFFIX = ".strongroom"
 TABLE = "tb_context"
+FROM = {"from": "contextstore"}
 _HEADER = b"SQLite format 3\0"
 _LONGEST_ID = 255
 
@@ -82,12 +82,10 @@ def import_contextstore(source: str | Path, context: Context | None = None, *, d
         damaged += [Damage(session_id, reason) for reason in reasons]
         try:
             Key("default", "session", session_id)
-            if context is not None and _exists(context, session_id):
+            if context is not None and not _come(context, session_id, found, dry_run):
                 skipped.append(session_id)
                 continue
-            if context is not None and not dry_run:
-                context.sessions.open(session_id, tags={"from": "contextstore"}).replace(cast(Any, found))
-        except InvalidInput as problem:
+        except (InvalidInput, BudgetExceeded) as problem:  # the latter from a server that takes no such long request
             damaged.append(Damage(session_id, str(problem)))
             continue
         sessions += 1
@@ -169,11 +167,20 @@ def _copy(path: Path) -> Iterator[apsw.Connection]:
             connection.close()
 
 
-def _exists(context: Context, session_id: str) -> bool:
+def _come(context: Context, session_id: str, found: Any, dry_run: bool) -> bool:
+    """Bring in a session, unless it is there. One of ours that never had a message is left of an import that ended."""
     try:
-        context.sessions.get(session_id)
+        session = context.sessions.get(session_id)
     except NotFound:
-        return False
+        if dry_run:
+            return True
+        session = context.sessions.open(session_id, tags=FROM)
+    else:
+        info, begun = session.info(), session._async._state.cut is not None
+        if not found or begun or info.messages or not FROM.items() <= info.tags.items():
+            return False
+    if not dry_run:
+        session.append(found)  # all of them, or none
     return True
 
 
@@ -191,7 +198,7 @@ def _history(text: bytes) -> tuple[list[dict[str, Any]], list[str]]:
             reasons.append(f"message {place} had the id {given!r:.80}, which is taken or no id; it has a new one")
             given = str(uuid4())
         try:
-            encode(message)
+            require_storable({**message, "id": given})
         except InvalidInput as problem:
             reasons.append(f"message {place} cannot be stored: {problem}")
             continue

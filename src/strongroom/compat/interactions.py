@@ -15,6 +15,15 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
+from strongroom.codec import encode
+from strongroom.errors import InvalidInput
+from strongroom.services.sessions.records import Draft, entry
+from strongroom.services.sessions.state import State
+from strongroom.store import MAX_RECORD_BYTES
+from strongroom.tokens.counting import tokenizer
+
+_COUNTING = tokenizer("default")
+_ANY = State("", 0, _COUNTING.name, _COUNTING.name)
 OWN = ("id", "content", "metadata", "timestamp")
 
 
@@ -50,6 +59,14 @@ def messages(context: Iterable[Any]) -> list[dict[str, Any]]:
     for message in made:
         message.setdefault("id", str(uuid4()))
     return made
+
+
+def require_storable(message: dict[str, Any]) -> None:
+    """Raise `InvalidInput` for a message that no store takes, which would keep the others of its session out."""
+    made = entry(Draft(message, message["id"], 0, encode(message)), _ANY, _COUNTING, 0)
+    size = len(made.body) + len(made.text or "")
+    if size > MAX_RECORD_BYTES:
+        raise InvalidInput(f"a record of {size} bytes is over the limit of {MAX_RECORD_BYTES}")
 
 
 def shaped(context: Iterable[Any]) -> list[dict[str, Any]]:
