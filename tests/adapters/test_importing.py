@@ -168,6 +168,29 @@ def test_of_a_conversation_that_went_on_only_the_rest_comes_in(address: str, con
         assert asyncio.run(StrongroomSession("one", ctx).get_items()) == cast("Any", [*ITEMS, *ITEMS[:2]])
 
 
+def test_files_with_sessions_of_one_name_all_come_in(address: str, tmp_path: Path) -> None:
+    said: dict[str, Any] = {one: {"role": "user", "content": one} for one in ("first", "second")}
+    with strongroom.open(address) as ctx:
+        for number, item in enumerate(said.values()):
+            path = tmp_path / f"{number}.db"
+            for name in ("chat", f"later {number}"):
+                asyncio.run(told_more(path, name, [item]))
+            for skipped in (0, 2):
+                assert import_sessions(path, ctx).skipped == skipped
+        assert asyncio.run(StrongroomSession("chat", ctx).get_items()) == list(said.values())
+        assert asyncio.run(StrongroomSession("later 1", ctx).get_items()) == [said["second"]]
+
+
+def test_files_whose_sessions_begin_with_the_same_words_all_come_in(address: str, tmp_path: Path) -> None:
+    with strongroom.open(address) as ctx:
+        for day in (1, 2):
+            asyncio.run(told_more(path := tmp_path / f"{day}.db", "chat", ITEMS[:2]))
+            with closing(sqlite3.connect(path)) as connection, connection:
+                connection.execute("UPDATE agent_messages SET created_at = ?", (f"2026-01-0{day} 12:00:00",))
+            assert import_sessions(path, ctx).skipped == 0
+        assert asyncio.run(StrongroomSession("chat", ctx).get_items()) == cast("Any", ITEMS[:2] * 2)
+
+
 class Ended(Exception):
     """The process ended here."""
 

@@ -28,7 +28,7 @@ from strongroom.store import Commit, Get, Put, new_id
 BATCH = 500
 SESSIONS = "SELECT session_id, min(id) FROM agent_messages GROUP BY session_id ORDER BY session_id"
 ITEMS = "SELECT id, message_data FROM agent_messages WHERE session_id = ? ORDER BY id"
-ITEM = "SELECT message_data FROM agent_messages WHERE id = ?"
+BEGINNING = "SELECT message_data, created_at FROM agent_messages WHERE id = ?"
 
 Item = dict[str, Any]
 Row = tuple[int, Item | None]
@@ -56,15 +56,15 @@ def import_sessions(path: str | Path, ctx: Context | None) -> Imported:
     told = Imported()
     with closing(Source(path, {"agent_messages"}, "sessions of OpenAI Agents")) as source:
         for session_id, first in list(source.rows(SESSIONS)):
-            [(raw,)] = source.rows(ITEM, first)
+            [beginning] = source.rows(BEGINNING, first)
             told.sessions += 1
             with closing(source.rows(ITEMS, session_id)) as found:
                 rows = _rows(found, told)
                 if ctx is None:
                     told.items += sum(item is not None for _, item in rows)
                 else:
-                    # Files have sessions of the same name: one is known by the row that it begins with.
-                    _copied(ctx, session_id, digest(session_id, str(first), str(raw)), rows, told)
+                    # Files have sessions of the same name: one is known by its first row, and when that was said.
+                    _copied(ctx, session_id, digest(session_id, str(first), *map(str, beginning)), rows, told)
     return told
 
 
@@ -85,7 +85,7 @@ def _copied(ctx: Context, session_id: str, name: str, rows: Iterator[Row], told:
         if batch[-1][0] != progress.next:
             note(last, batch[-1][0])
         messages, sidecars = messages_of([item for _, item in batch])
-        commit_id = f"openai-agents:{batch[0][0]}:{batch[-1][0]}"
+        commit_id = f"openai-agents:{name}:{batch[0][0]}:{batch[-1][0]}"
         session.append(messages, sidecars=sidecars, ids="repeat", commit_id=commit_id)
         last = batch[-1][0]
     if last != progress.row:
