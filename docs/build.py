@@ -48,7 +48,8 @@ runs against each of our own stores; subclass it in five lines to prove a store 
 
 An id that a caller chose is remembered for 30 days, or as long as the store was told to (`repeats=`, up to
 `"forever"`); one of ours for an hour. `strongroom doctor` tells which is in force, and what it costs in bytes is said
-in the [file format](format.md).
+in the [file format](format.md). `strongroom backup` keeps these commit ids; `strongroom copy` leaves them behind, and
+[a repeat is done again there](how-to/move.md).
 """
 SCREENS = {
     "help": ["--help"],

@@ -1,7 +1,8 @@
 """Copying everything from one store to another: any backend to any backend, resumable, verified.
 
 Exported items keep versions, tombstones, indexes and hash chains, so expectations made against the old store hold
-against the new one, and ledgers still verify. Only receipts stay behind: finish retries of unknown commits first.
+against the new one, and ledgers still verify. Only receipts stay behind, so a copy knows no commit ids: finish what may
+be repeated first. Whoever copies by the command line is told.
 
 Two stores are never mixed: the target must be empty, or hold the beginning of this very copy. As long as the copy is
 under way a mark in the target says whose content it will be, and how far it is (`unfinished`).

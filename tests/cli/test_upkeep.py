@@ -43,6 +43,14 @@ def test_a_copy_typed_twice_is_refused_the_second_time(here: Path, type_in: Type
     assert type_in("check", "--url", "other.db").code == 0
 
 
+def test_a_copy_says_that_commit_ids_did_not_come_along(here: Path, type_in: Type) -> None:
+    assert "commit ids did not come along" in type_in("copy", "agent.db", "other.db").out
+
+
+def test_a_copy_that_answers_a_program_says_nothing_but_json(here: Path, type_in: Type) -> None:
+    json.loads(type_in("copy", "agent.db", "other.db", "--json").out)
+
+
 def _log_alone(folder: Path) -> Path:
     """Leave a log with commits in a folder, and not the file that it is of."""
     with strongroom.open(folder / "lost.db") as ctx:

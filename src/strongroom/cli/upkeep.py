@@ -104,6 +104,9 @@ def copy(source: str, target: str, new_key: bool, decrypt: bool) -> None:
 
     Stores may be of any kind. Versions and hash chains stay as they are. After an interruption the same command goes on
     where it was. A file has the same key as the source, unless another is wanted, or none.
+
+    The commit ids that callers chose do not come along: a call that is repeated in the copy is done again. Finish such
+    calls first, or use `backup`, which keeps them, if both stores are SQLite files.
     """
     from rich.progress import MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
@@ -127,3 +130,7 @@ def copy(source: str, target: str, new_key: bool, decrypt: bool) -> None:
             watched.print("stopped; the same command goes on where it was")
             raise
     done(copied, "{} and {} copied; both stores agree", many(copied.keys, "key"), many(copied.records, "record"))
+    if not wants_json():
+        say(
+            "[yellow]commit ids did not come along: what is repeated in the copy is done again[/]"
+        )
