@@ -185,6 +185,7 @@ class AsyncContext(EnteredAsync, Meant):
         """Bring back everything that `export` wrote, in one commit: all of it appears, or nothing.
 
         Nothing is written before the whole pack was checked. What is there already under the same id is a `Conflict`.
+        A session whose name was there before, and was deleted, comes back without its undo: what was hidden stays so.
         Memories must obey the policy of `ctx.memories`. `public_key` (32 bytes) demands a signature by that key;
         `key` opens an encrypted pack.
         """

@@ -72,6 +72,37 @@ def here(tmp_path: Path) -> Iterator[Context]:
         yield ctx
 
 
+def _popped(ctx: Context, pack: Path) -> None:
+    session = ctx.sessions.open("S")
+    session.append([{"role": "user", "content": said} for said in ("1", "2", "3")])
+    session.pop()
+    session.pop()
+    ctx.export(pack)
+
+
+def test_a_session_comes_back_with_its_undo(address: str, tmp_path: Path) -> None:
+    with strongroom.open("memory://") as ctx:
+        _popped(ctx, tmp_path / "p.zip")
+    with strongroom.open(address) as ctx:
+        ctx.restore(tmp_path / "p.zip")
+        session = ctx.sessions.get("S")
+        session.restore()
+        assert [one.content for one in session.load()] == ["1", "2"]
+
+
+def test_a_session_whose_name_was_there_before_comes_back_as_it_was_seen_and_without_its_undo(
+    address: str, tmp_path: Path
+) -> None:
+    with strongroom.open(address) as ctx:
+        _popped(ctx, tmp_path / "p.zip")
+        ctx.sessions.delete("S")
+        ctx.restore(tmp_path / "p.zip")
+        session = ctx.sessions.get("S")
+        assert [one.content for one in session.load()] == ["1"]
+        with pytest.raises(strongroom.NotFound, match="no cut to undo"):
+            session.restore()
+
+
 def test_a_space_goes_from_any_store_to_another_and_back(address: str, tmp_path: Path) -> None:
     with strongroom.open(address) as first:
         fill(first)

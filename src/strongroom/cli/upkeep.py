@@ -131,6 +131,4 @@ def copy(source: str, target: str, new_key: bool, decrypt: bool) -> None:
             raise
     done(copied, "{} and {} copied; both stores agree", many(copied.keys, "key"), many(copied.records, "record"))
     if not wants_json():
-        say(
-            "[yellow]commit ids did not come along: what is repeated in the copy is done again[/]"
-        )
+        say("[yellow]commit ids did not come along: what is repeated in the copy is done again[/]")

@@ -127,7 +127,8 @@ async def writes(scope: Scope, told: Iterator[dict[str, Any]]) -> tuple[str, lis
     cuts = [_read(Undone, line) for line in told]
     if len(said) != header.messages or len(cuts) != header.cuts:
         raise refused(f"session {id!r:.60} does not hold what it says")
-    # Where a session of that name has been before, cuts and notes go on counting from places that nobody knows.
+    # Where a session of that name has been before, cuts and notes go on counting from places that nobody knows: a
+    # stream that was deleted does not tell its length. So what was hidden stays hidden there, as `restore` says.
     anew = not end.length and not notes.length
     _check_cuts(header.cut, cuts, len(said))
     counting = _counting(scope, header.tokenizer)
