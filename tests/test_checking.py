@@ -21,6 +21,7 @@ from strongroom.errors import Damaged, InvalidInput, StoreError
 from strongroom.opening import open_store
 from strongroom.scope import Scope
 from strongroom.store import Append, Commit, Delete, Entry, ExportItem, Get, Key, Put, Store, new_id
+from strongroom.unfinished import MARK
 from tests.server.serving import served
 
 
@@ -67,6 +68,22 @@ def test_what_was_deleted_is_counted_as_tombstones_alone(store: Store) -> None:
     store.commit(Commit(new_id(), (), (Delete(keys[1]), Delete(Key("acme", "talk", "gone")))))
     found = check(store)
     assert (found.documents, found.streams, found.tombstones, found.records) == (1, 0, 2, 0)
+
+
+def test_a_copy_counts_what_its_source_counts(store: Store) -> None:
+    source = open_store("memory://")
+    furnish(source)
+    source.commit(Commit(new_id(), (), (Delete(Key("zeta", "session", "talk")),)))
+    copy(source, cast("Any", store))
+    one, other = check(source), check(store)
+    told = [(each.documents, each.streams, each.tombstones, each.records, each.runs) for each in (one, other)]
+    assert told[0] == told[1]
+
+
+def test_what_a_copy_under_way_notes_is_not_counted(store: Store) -> None:
+    store.commit(Commit(new_id(), (), (Put(MARK, encode(1)),)))
+    found = check(store)
+    assert (found.documents, found.tombstones, found.unfinished) == (0, 0, True)
 
 
 def test_an_empty_store_is_all_good(store: Store) -> None:

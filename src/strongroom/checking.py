@@ -21,8 +21,8 @@ from strongroom.services.memories.keys import MEMORY
 from strongroom.services.runs.state import KIND as RUN
 from strongroom.services.sessions.state import SESSION
 from strongroom.store import Exportable, ExportItem, ExportPage, Key, Scan, Store, ask
+from strongroom.unfinished import MARK, is_unfinished
 from strongroom.unfinished import SPACE as COPY
-from strongroom.unfinished import is_unfinished
 
 MOST_PROBLEMS = 100
 STEP = 1_000
@@ -81,6 +81,7 @@ class _Walk:
         self.spaces: dict[str, SpaceSize] = {}
         self.problems: list[str] = []
         self.ended: str | None = None  # why what comes later was not looked at
+        self.mark: ExportItem | None = None  # what a copy notes for itself is no content
         self._last: Key | None = None
         self._expected = 0
         self._chain: bytes | None = None
@@ -106,6 +107,8 @@ class _Walk:
                 after, step = damage.place, STEP
                 continue
             for item in exported.items:
+                if item.key == MARK:
+                    self.mark = item
                 self._count(item)
                 self._look(item)
             after = exported.next
@@ -164,12 +167,13 @@ def check(store: Store) -> Checked:
     kept = min(len(bad), max(MOST_PROBLEMS // 2, MOST_PROBLEMS - len(problems)))  # neither hides the other
     problems = problems[: MOST_PROBLEMS - kept] + bad[:kept]
     pending = getattr(found, "pending", None)
+    mark = walk.mark
     sizes = sorted(walk.spaces.values(), key=lambda each: (-each.bytes, each.space))
     return Checked(
         not problems,
-        found.documents,
+        found.documents - (mark is not None and mark.alive),
         found.streams,
-        found.tombstones,
+        found.tombstones - (mark is not None and not mark.alive),
         found.records,
         runs,
         tuple(problems),
