@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 import strongroom
 from strongroom.blocking import Context
-from strongroom.bridge import Inline
+from strongroom.bridge import Inline, run
 from strongroom.checking import check
 from strongroom.codec import encode
 from strongroom.context import AsyncContext
@@ -20,6 +20,8 @@ from strongroom.copying import copy
 from strongroom.errors import Damaged, InvalidInput, StoreError
 from strongroom.opening import open_store
 from strongroom.scope import Scope
+from strongroom.services.packs.staging import Staging
+from strongroom.services.runs.state import POINTER
 from strongroom.store import Append, Commit, Delete, Entry, ExportItem, Get, Key, Put, Store, new_id
 from strongroom.unfinished import MARK
 from tests.server.serving import served
@@ -97,6 +99,57 @@ def test_a_state_that_its_ledger_does_not_lead_to_is_found_in_any_space(store: S
     assert not found.ok
     assert found.problems == ("run 'two' in 'zeta': the working set is not what the ledger leads to",)
     assert found.runs == 4
+
+
+def test_a_ledger_whose_run_is_gone_is_found_in_any_space(store: Store) -> None:
+    furnish(store)
+    store.commit(Commit(new_id(), (), (Delete(Key("zeta", "run", "one")),)))
+    found = check(store)
+    assert found.problems == ("run 'one' in 'zeta': its ledger is there, and the run itself is gone",)
+
+
+def test_the_only_run_of_a_space_is_missed(store: Store) -> None:
+    context(store, "acme").runs.create(objective="o", run_id="r")
+    store.commit(Commit(new_id(), (), (Delete(Key("acme", "run", "r")),)))
+    assert check(store).problems == ("run 'r' in 'acme': its ledger is there, and the run itself is gone",)
+
+
+def test_what_our_own_operations_leave_of_runs_is_all_good(store: Store, tmp_path: Path) -> None:
+    ctx = context(store, "acme")
+    run = ctx.runs.create(objective="o", run_id="r", user_id="ana")
+    run.export(tmp_path / "r.zip")
+    run.fork(seq=0, run_id="forked")
+    ctx.runs.restore(tmp_path / "r.zip", run_id="restored")
+    ctx.runs.create(objective="o", run_id="erased")
+    ctx.runs.erase("erased", reason="asked to", actor="ana")
+    ctx.export(tmp_path / "all.zip")
+    context(store, "zeta").restore(tmp_path / "all.zip")
+    ctx.erase(user_id="ana")
+    found = check(store)
+    assert (found.ok, found.runs) == (True, 8), found.problems
+
+
+def test_a_restored_run_that_is_gone_is_named_once(store: Store, tmp_path: Path) -> None:
+    ctx = context(store, "acme")
+    ctx.runs.create(objective="o", run_id="r").export(tmp_path / "r.zip")
+    ctx.runs.restore(tmp_path / "r.zip", run_id="restored")
+    store.commit(Commit(new_id(), (), (Delete(Key("acme", "run", "restored")),)))
+    assert check(store).problems == ("run 'restored' in 'acme': its ledger is there, and the run itself is gone",)
+
+
+def test_the_ledger_of_a_run_that_is_being_restored_is_no_finding(store: Store) -> None:
+    staged = Staging(Scope(Inline(store), "acme"), "r")
+    run(staged.append(Key("acme", "ledger", "coming"), Entry("RUN_START", encode(1))))
+    run(staged._flush())
+    assert check(store).ok
+
+
+@pytest.mark.parametrize("value", [None, {"streams": 1}, {"streams": [[[], {}]]}])
+def test_a_note_of_a_staging_that_is_none_does_not_end_a_check(value: Any) -> None:
+    store = open_store("memory://")
+    store.commit(Commit(new_id(), (), (Put(Key("acme", "staging", "s"), encode(value)),)))
+    store.commit(Commit(new_id(), (), (Append(Key("acme", "ledger", "r"), (Entry(POINTER, encode(value)),)),)))
+    assert check(store).problems == ("run 'r' in 'acme': its ledger is there, and the run itself is gone",)
 
 
 def test_an_event_slipped_in_is_named(store: Store) -> None:

@@ -1,14 +1,17 @@
 """Is everything stored what was written? The store's own check, and every run of every space against its ledger.
 
 A store looks at pages, rows, checksums, indexes and hash chains, and knows nothing of runs. A run whose state was
-exchanged for another, with all checksums right, is found by `verify` only; so both are asked.
+exchanged for another, with all checksums right, is found by `verify` only; so both are asked. Nor does a store know
+that a ledger without a run is what is left of one that somebody took away.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
+import msgspec
 from msgspec import MsgspecError, Struct
 
 from strongroom.backends.memory import link
@@ -18,9 +21,12 @@ from strongroom.context import AsyncContext
 from strongroom.errors import Damaged, InvalidInput, StrongroomError
 from strongroom.scope import Scope
 from strongroom.services.memories.keys import MEMORY
+from strongroom.services.packs.staging import KIND as STAGING
+from strongroom.services.runs.ledger import KIND as LEDGER
 from strongroom.services.runs.state import KIND as RUN
+from strongroom.services.runs.state import POINTER
 from strongroom.services.sessions.state import SESSION
-from strongroom.store import Exportable, ExportItem, ExportPage, Key, Scan, Store, ask
+from strongroom.store import Exportable, ExportItem, ExportPage, Get, Key, Range, Scan, Store, ask
 from strongroom.unfinished import MARK, is_unfinished
 from strongroom.unfinished import SPACE as COPY
 
@@ -73,6 +79,50 @@ class Checked(Struct, frozen=True):
     unfinished: bool = False
 
 
+class _Staged(Struct):
+    """What the note of a staging tells of it."""
+
+    streams: list[tuple[str, str]]
+
+
+class _Ledgers:
+    """Which ledgers no run is known of so far. A run comes in one commit with its ledger, so these are few at any time.
+
+    Nothing of ours takes a run's document away: an erasure leaves it, emptied. The ledger of a run that was restored is
+    named by the run's own one (a pointer), and before that by the note of what is staged.
+    """
+
+    def __init__(self) -> None:
+        self.alone: set[tuple[str, str]] = set()
+        self._awaited: set[tuple[str, str]] = set()
+
+    def look(self, item: ExportItem) -> None:
+        """Hear of an item that lives."""
+        space, kind, id = item.key.space, item.key.kind, item.key.id
+        if kind == RUN:
+            self._named(space, id)
+        elif kind == STAGING and item.value is not None:
+            with suppress(MsgspecError):
+                for staged, name in msgspec.json.decode(item.value, type=_Staged).streams:
+                    if staged == LEDGER:
+                        self._named(space, name)
+        elif kind == LEDGER:
+            for record in item.records[:1]:
+                if record.type == POINTER and record.body is not None:
+                    with suppress(MsgspecError):
+                        self._named(space, msgspec.json.decode(record.body, type=str))
+            if (space, id) in self._awaited:
+                self._awaited.remove((space, id))
+            else:
+                self.alone.add((space, id))
+
+    def _named(self, space: str, id: str) -> None:
+        if (space, id) in self.alone:
+            self.alone.remove((space, id))
+        else:
+            self._awaited.add((space, id))
+
+
 class _Walk:
     """A look at every item, for stores that have no check of their own; which spaces there are, and their sizes."""
 
@@ -82,6 +132,7 @@ class _Walk:
         self.problems: list[str] = []
         self.ended: str | None = None  # why what comes later was not looked at
         self.mark: ExportItem | None = None  # what a copy notes for itself is no content
+        self.ledgers = _Ledgers()
         self._last: Key | None = None
         self._expected = 0
         self._chain: bytes | None = None
@@ -127,6 +178,8 @@ class _Walk:
             self.streams += item.alive and item.stream
             self.documents += item.alive and not item.stream
             self.tombstones += not item.alive
+            if item.alive:
+                self.ledgers.look(item)
         for record in item.records:
             self.records += 1
             if record.index != self._expected:
@@ -164,6 +217,7 @@ def check(store: Store) -> Checked:
             runs += problem is None
             if problem is not None and len(bad) < MOST_PROBLEMS:
                 bad.append(problem)
+    bad += _without_a_run(store, sorted(walk.ledgers.alone))
     kept = min(len(bad), max(MOST_PROBLEMS // 2, MOST_PROBLEMS - len(problems)))  # neither hides the other
     problems = problems[: MOST_PROBLEMS - kept] + bad[:kept]
     pending = getattr(found, "pending", None)
@@ -189,6 +243,14 @@ def _is_unfinished(store: Store, problems: list[str]) -> bool:
     except Damaged as damage:
         problems.append(f"database: whether a copy into it was interrupted cannot be read ({damage})")
         return False
+
+
+def _without_a_run(store: Store, ledgers: list[tuple[str, str]]) -> Iterator[str]:
+    """Name ledgers whose run is not there. One that cannot be read is named already."""
+    for space, id in ledgers:
+        with suppress(Damaged):
+            if ask(store, Get(Key(space, RUN, id))) is None and ask(store, Range(Key(space, LEDGER, id), 0, 0)).length:
+                yield f"run {id!r} in {space!r}: its ledger is there, and the run itself is gone"
 
 
 def _runs(store: Store, space: str) -> Iterator[str | None]:

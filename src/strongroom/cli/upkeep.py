@@ -19,7 +19,7 @@ from strongroom.errors import CommitUnknown, InvalidInput, StoreError, Unavailab
 def check() -> None:
     """Verify every page, row, checksum, index, hash chain and run.
 
-    A run is held against its ledger, from the first event to the last.
+    A run is held against its ledger, from the first event to the last. A ledger without a run is named.
     """
     try:
         with opened(looking=True) as store, working("checking"):
