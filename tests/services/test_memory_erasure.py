@@ -11,8 +11,9 @@ import strongroom
 from strongroom.codec import pack
 from strongroom.errors import InvalidInput, NotFound
 from strongroom.services.memories import keys
-from strongroom.services.memories.values import Revoked
-from strongroom.store import Commit, Exportable, Put, new_id
+from strongroom.services.memories.blanking import blanked
+from strongroom.services.memories.values import Memory, Revoked
+from strongroom.store import Commit, Exportable, Get, Key, Put, new_id
 from strongroom.values import moment
 from strongroom.vectors.local import LocalVectors
 from strongroom.vectors.qdrant import QdrantMemories
@@ -72,6 +73,51 @@ async def test_a_memory_goes_with_those_it_replaced(ctx: Any) -> None:
     ids = await furnished(ctx)
     erased = await ctx.memories.erase(memory_id=ids["two"])
     assert set(erased.memories) == {ids["one"], ids["two"]}
+
+
+async def test_a_memory_goes_with_what_was_added_of_it_again(ctx: Any) -> None:
+    one = await ctx.memories.add(CANARY, user_id="u1")
+    assert (await ctx.memories.add(CANARY, user_id="u1")).id == one.id
+    erased = await ctx.memories.erase(memory_id=one.id)
+    assert len(erased.memories) == 2 and CANARY not in await stored(ctx)
+
+
+async def test_a_memory_goes_with_what_was_corrected_to_say_the_same(ctx: Any) -> None:
+    tea = await ctx.memories.add(f"{CANARY} tea", user_id="u1")
+    milk = await ctx.memories.add(f"{CANARY} milk", user_id="u1")
+    assert (await ctx.memories.update(milk.id, f"{CANARY} tea")).id == tea.id
+    erased = await ctx.memories.erase(memory_id=tea.id)
+    assert len(erased.memories) == 3 and CANARY not in await stored(ctx)
+
+
+async def test_what_was_added_again_and_revoked_goes_too(ctx: Any) -> None:
+    one = await ctx.memories.add(CANARY)
+    await ctx.memories.add(CANARY, source_refs=["feed"])
+    await ctx.memories.revoke(source_ref="feed")
+    await ctx.memories.erase(memory_id=one.id)
+    assert CANARY not in await stored(ctx)
+
+
+async def test_a_memory_that_says_the_same_of_somebody_else_stays(ctx: Any) -> None:
+    one, other = await ctx.memories.add("tea", user_id="u1"), await ctx.memories.add("tea", user_id="u2")
+    assert (await ctx.memories.erase(memory_id=one.id)).memories == (one.id,)
+    assert (await ctx.memories.get(other.id)).content == "tea"
+
+
+async def test_erasing_what_is_erased_finds_what_repeated_it(ctx: Any) -> None:
+    one = await ctx.memories.add(CANARY, user_id="u1")
+    await ctx.memories.add(CANARY, user_id="u1")
+    await alone(ctx, one.id)
+    await ctx.memories.erase(memory_id=one.id)
+    assert CANARY not in await stored(ctx)
+
+
+async def alone(ctx: Any, id: str) -> None:
+    """Erase one memory as a killed erasure left it: nothing else is gone yet."""
+    key = Key(ctx.space, keys.MEMORY, id)
+    [document] = await settled(ctx.store.read([Get(key)]))
+    gone = keys.put_memory(key, blanked(keys.load(document, Memory), "", 0))
+    await settled(ctx.store.commit(Commit(new_id(), (), (gone,))))
 
 
 async def test_all_that_cites_a_source_goes(ctx: Any) -> None:

@@ -87,10 +87,10 @@ class Erasure:
     async def clear(self, targets: Sequence[Target], derived: bool, by: str) -> Cleared:
         """Take away what is to be erased. Doing so again does nothing more; whoever calls notes that it was done."""
         wanted, batches, unread, kept = Targets(targets), 0, dict[str, str](), dict[str, str]()
-        chosen, named, sources = dict[str, bool](), dict[str, None](), set[str]()
+        chosen, named, sources, owners = dict[str, bool](), dict[str, None](), set[str](), set[str]()
         looked = False
         while True:
-            found, left = await self._chosen(wanted, derived, unread, sources)
+            found, left = await self._chosen(wanted, derived, unread, sources, owners)
             rest = [id for id, erased in found.items() if not erased and id not in kept]
             if looked and not rest:
                 break
@@ -150,10 +150,10 @@ class Erasure:
             yield held
 
     async def _chosen(
-        self, wanted: Targets, derived: bool, unread: dict[str, str], sources: set[str]
+        self, wanted: Targets, derived: bool, unread: dict[str, str], sources: set[str], owners: set[str]
     ) -> tuple[dict[str, bool], dict[str, None]]:
         """Return the memories to erase, each with whether it is so already, and those derived from them that stay. Add
-        to `sources` what the former cite, as it is spelt alike."""
+        to `sources` what the former cite, as it is spelt alike, and to `owners` whose lineages are erased."""
         chosen: dict[str, bool] = {}
 
         def choose(memories: Iterable[Memory]) -> None:
@@ -163,7 +163,7 @@ class Erasure:
 
         for target in wanted.targets:
             if target.memory_id is not None:
-                choose(await self._lineage(target.memory_id))
+                choose(await self._lineage(target.memory_id, unread, owners))
         for scan in wanted.scans(self._scope.space):
             async for page in self._all(scan, Memory, unread):
                 choose(memory for _, memory in page if wanted.include(memory))
@@ -180,19 +180,40 @@ class Erasure:
                     named |= dict.fromkeys(memory.id for memory in new)
         return chosen, named
 
-    async def _lineage(self, memory_id: str) -> Iterable[Memory]:
-        """Return a memory with those it replaced and those that replaced it."""
+    async def _lineage(self, memory_id: str, unread: dict[str, str], owners: set[str]) -> Iterable[Memory]:
+        """Return a memory with those it replaced, those that replaced it and those that only repeated it: a memory does
+        not say who these are, they say whom they repeat. All of a lineage have one owner."""
         chosen: dict[str, Memory] = {}
+        replaced: dict[str, set[str]] | None = None
         frontier = {memory_id}
         while frontier:
             found = await self._get(sorted(frontier))
             if not chosen and not found:
                 raise NotFound(f"there is no memory {memory_id!r:.80}; nothing changed", kind="memory", id=memory_id)
             chosen |= found
+            if replaced is None:
+                owners |= {keys.owner(one.user_id, one.project_id) for one in found.values() if one.status != "erased"}
+                replaced = await self._replaced(owners, unread)
             frontier = {
-                id for one in found.values() for id in (*one.supersedes, one.superseded_by) if id
+                id
+                for one in found.values()
+                for id in (*one.supersedes, one.superseded_by, *replaced.get(one.id, ()))
+                if id
             } - chosen.keys()
         return chosen.values()
+
+    async def _replaced(self, owners: Set[str], unread: dict[str, str]) -> dict[str, set[str]]:
+        """Return by the id of a memory those that name it as what stands for them. What is erased says no more whose it
+        was: whoever asks for nothing else is told of all owners."""
+        replaced: dict[str, set[str]] = {}
+        for whose in [{"owner": owner} for owner in sorted(owners)] or [{}]:
+            for status in ("superseded", "revoked"):
+                scan = Scan(self._scope.space, keys.MEMORY, {"status": status, **whose}, limit=PAGE)
+                async for page in self._all(scan, Memory, unread):
+                    for _, one in page:
+                        if one.superseded_by is not None:
+                            replaced.setdefault(one.superseded_by, set()).add(one.id)
+        return replaced
 
     async def _get(self, ids: Sequence[str]) -> dict[str, Memory]:
         documents = await self._scope.get_each([Get(self._scope.key(keys.MEMORY, id)) for id in ids])
