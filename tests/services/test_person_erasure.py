@@ -19,6 +19,7 @@ from strongroom.context import AsyncContext
 from strongroom.errors import InvalidInput, Unavailable
 from strongroom.scope import Scope
 from strongroom.services.memories import keys, noting
+from strongroom.services.memories.sources import session_of
 from strongroom.store import (
     Answer,
     AnyQuestion,
@@ -260,6 +261,50 @@ async def test_what_cites_a_message_of_a_session_goes_with_it_known_or_pending(c
     told = await ctx.erase(user_id="u1")
     assert (len(told.memories), told.batches, CANARY in await stored(ctx)) == (2, 4, False)
     assert [one.source_refs for one in await ctx.memories.list(user_id="u2")] == [(ref,) for ref in others]
+
+
+async def test_a_message_of_a_session_whose_id_holds_a_hash_may_be_cited_as_it_is(ctx: Any) -> None:
+    await ctx.sessions.open("ticket#7", user_id="u1")
+    await ctx.memories.add(CANARY, user_id="u2", source_refs=["message:ticket#7#m1"])
+    await ctx.erase(user_id="u1")
+    assert CANARY not in await stored(ctx)
+
+
+@pytest.mark.parametrize(
+    "refs", [["message:chat#2#m1"], ["session:chat#2", "message:chat#2#m1"], ["session:chat#2", "message:chat#2#a#b"]]
+)
+async def test_what_cites_a_session_whose_id_begins_with_that_of_another_stays(ctx: Any, refs: list[str]) -> None:
+    for id, user_id in (("chat", "u1"), ("chat#2", "u2")):
+        await ctx.sessions.open(id, user_id=user_id)
+    await ctx.memories.add("tea", user_id="u2", source_refs=refs)
+    assert not (await ctx.erase(user_id="u1")).memories
+    assert [one.content for one in await ctx.memories.list(user_id="u2")] == ["tea"]
+
+
+async def test_what_was_learnt_from_a_message_whose_id_holds_a_hash_goes_with_its_session_alone(ctx: Any) -> None:
+    for id, user_id in (("chat", "u1"), ("chat#2", "u2")):
+        await ctx.sessions.open(id, user_id=user_id)
+    await (await ctx.sessions.get("chat")).append({"role": "user", "content": CANARY, "id": "2#m1"})
+    learnt = await ctx.memories.learn("chat", model=repeating, project_id="atlas")
+    await ctx.memories.commit(learnt.batch_id, reviewer="ana")
+    assert not (await ctx.erase(user_id="u2")).memories
+    assert len((await ctx.erase(user_id="u1")).memories) == 1
+    assert CANARY not in await stored(ctx)
+
+
+@pytest.mark.parametrize(
+    ("ref", "session"),
+    [
+        ("message:chat#m1", "chat"),
+        ("message:chat%237#m1", "chat#7"),
+        ("message:50%-off#m1", "50%-off"),
+        ("message:a%2523#m1", "a%23"),
+        ("message:chat", None),
+        ("chat#m1", None),
+    ],
+)
+def test_a_message_that_is_cited_is_of_one_session(ref: str, session: str | None) -> None:
+    assert session_of(ref, [ref]) == session
 
 
 async def test_what_was_derived_from_what_was_learnt_is_named(ctx: Any) -> None:

@@ -13,7 +13,7 @@ import strongroom
 from strongroom.backends.sqlite import SqliteStore
 from strongroom.backends.sqlite import erasure as sqlite_erasure
 from strongroom.errors import NotFound
-from strongroom.services.memories.learning import message_source
+from strongroom.services.memories.sources import message_source
 from strongroom.services.sessions import writes as session_writes
 from strongroom.store import (
     Commit,

@@ -37,9 +37,9 @@ from strongroom.scope import Scope
 from strongroom.services.erasing import briefly, require_brief, waiting
 from strongroom.services.memories import keys
 from strongroom.services.memories.erasure import Cleared
-from strongroom.services.memories.learning import messages_source, session_source
 from strongroom.services.memories.memories import AsyncMemories
 from strongroom.services.memories.noting import noted, recalled
+from strongroom.services.memories.sources import session_source
 from strongroom.services.memories.targets import Target
 from strongroom.services.owning import OWNER
 from strongroom.services.runs.erasure import empty
@@ -145,7 +145,7 @@ class _Taken:
         for id in found:
             if await self._unless_damaged(f"the document of session {id!r}", close(scope, id)) is None:
                 self._kept.add(id)
-        learnt = [Target(source_ref=session_source(id), exact=True, parts=messages_source(id)) for id in found]
+        learnt = [Target(source_ref=session_source(id), session_id=id) for id in found]
         self._cleared.append(await self._memories._eraser.clear([Target(user_id=user_id), *learnt], False, self._by))
         if not self._cleared[-1].whole:  # what was learnt from a session is found by its document
             self._kept.update(found)

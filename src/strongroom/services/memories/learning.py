@@ -24,6 +24,7 @@ from strongroom.services.memories import keys
 from strongroom.services.memories.extraction import Extracted, Line, Whose, extracted, merged, question, texts_of
 from strongroom.services.memories.keys import load
 from strongroom.services.memories.policy import Policy
+from strongroom.services.memories.sources import message_source, session_source
 from strongroom.services.memories.values import Batch, Learnt, Request
 from strongroom.services.sessions.state import bounded, joined, size, without
 from strongroom.services.sessions.values import Message
@@ -76,21 +77,6 @@ class _Seen(Struct, frozen=True):
 
 def progress_key(space: str, session_id: str, owner: Whose) -> Key:
     return Key(space, keys.LEARNT, keys.digest(session_id, keys.owner(owner.user_id, owner.project_id)))
-
-
-def session_source(session_id: str) -> str:
-    """Return what every memory cites that was learnt from a session."""
-    return f"session:{session_id}"
-
-
-def message_source(session_id: str, message_id: str) -> str:
-    """Return what a memory cites that was learnt from a message."""
-    return f"{messages_source(session_id)}#{message_id}"
-
-
-def messages_source(session_id: str) -> str:
-    """Return what the sources of all messages of a session begin with, up to the #."""
-    return f"message:{session_id.replace('%', '%25').replace('#', '%23')}"
 
 
 class Learning:

@@ -10,6 +10,7 @@ from strongroom.errors import InvalidInput
 from strongroom.folding import folded
 from strongroom.scope import Scope
 from strongroom.services.memories import keys
+from strongroom.services.memories.sources import session_of
 from strongroom.services.memories.values import Memory, Request
 from strongroom.store import Key, Scan, require_name
 
@@ -19,16 +20,15 @@ PAGE = 100
 class Target(Struct, frozen=True):
     """What is to be erased: one memory and its lineage, all of an owner, or all that cites a source.
 
-    A source is cited by whoever spells it alike; an `exact` one only by its very letters, and one that has parts also
-    by whoever cites a part: `parts`, a `#` and whatever follows.
+    A source is cited by whoever spells it alike. That of a session, whose `session_id` is told, is cited only by its
+    very letters, and also by whoever cites one of its messages.
     """
 
     memory_id: str | None = None
     user_id: str | None = None
     project_id: str | None = None
     source_ref: str | None = None
-    exact: bool = False
-    parts: str | None = None
+    session_id: str | None = None
 
     def __post_init__(self) -> None:
         named = [name for name, value in self.named.items() if value is not None]
@@ -67,9 +67,11 @@ class Targets:
     def __init__(self, targets: Sequence[Target]) -> None:
         self.targets = targets
         self._owners = [one for one in targets if one.source_ref is None]
-        self._exact = {one.source_ref for one in targets if one.exact}
-        self._parts = {one.parts for one in targets if one.parts is not None}
-        self._folded = {folded(one.source_ref) for one in targets if one.source_ref is not None and not one.exact}
+        self._sessions = {one.session_id for one in targets if one.session_id is not None}
+        self._exact = {one.source_ref for one in targets if one.session_id is not None}
+        self._folded = {
+            folded(one.source_ref) for one in targets if one.source_ref is not None and one.session_id is None
+        }
 
     def include(self, said: Memory | Request) -> bool:
         """Tell whether what is said is of an owner, or cites a source, that is to be erased."""
@@ -79,7 +81,7 @@ class Targets:
         """Tell whether one of these sources is to be erased."""
         if not self._exact.isdisjoint(refs) or (self._folded and not self._folded.isdisjoint(map(folded, refs))):
             return True
-        return bool(self._parts) and any(ref.partition("#")[0] in self._parts for ref in refs if "#" in ref)
+        return bool(self._sessions) and any(session_of(ref, refs) in self._sessions for ref in refs)
 
     def scans(self, space: str) -> Iterator[Scan]:
         """Give what finds the memories of these owners and sources. The tag of an owner is that of a user *in* a
