@@ -59,6 +59,48 @@ async def test_what_derives_from_a_memory_is_trusted_no_more_than_it(ctx: Any) -
     assert (await memories.get(further)).trust == "untrusted"
 
 
+async def test_what_is_known_is_replaced_by_the_same_from_a_better_source(ctx: Any) -> None:
+    memories = await using(ctx.memories, policy=POLICY)
+    [old] = (await commit(memories, "web", mcr("one request a second"))).memory_ids
+    [new] = (await commit(memories, "user", mcr("One request a second"))).memory_ids
+    assert [(one.id, one.trust) for one in await memories.list()] == [(new, "trusted")]
+    assert (await memories.get(old)).superseded_by == new
+    assert {change.memory_id for change in await memories.history(new)} == {old, new}
+
+
+async def test_what_is_known_is_only_repeated_by_the_same_from_a_worse_source(ctx: Any) -> None:
+    memories = await using(ctx.memories, policy=POLICY)
+    [known_id] = (await commit(memories, "user", mcr("one request a second"))).memory_ids
+    for proposer in ("web", "user"):
+        assert (await commit(memories, proposer, mcr("one request a second"))).duplicate_ids == (known_id,)
+    assert [(one.id, one.trust) for one in await memories.list()] == [(known_id, "trusted")]
+
+
+async def test_of_two_that_say_the_same_in_one_batch_the_better_source_wins(ctx: Any) -> None:
+    memories = await using(ctx.memories, policy=POLICY)
+    await commit(memories, "user", mcr("tea", trust="untrusted"), mcr("tea"), mcr("tea", trust="unverified"))
+    assert [one.trust for one in await memories.list()] == ["trusted"]
+    assert [hit.memory.trust for hit in await memories.search("tea")] == ["trusted"]
+
+
+async def test_a_reviewer_sees_what_the_same_from_a_better_source_would_replace(ctx: Any) -> None:
+    memories = await using(ctx.memories, policy=POLICY)
+    [old] = (await commit(memories, "web", mcr("tea"))).memory_ids
+    await memories.propose([mcr("tea")], proposer="user")
+    [batch] = await memories.pending()
+    [proposal] = batch.proposals
+    assert (proposal.duplicate_of, [one.id for one in proposal.replaces]) == (None, [old])
+
+
+async def test_a_correction_from_a_better_source_replaces_all_that_it_makes_needless(ctx: Any) -> None:
+    memories = await using(ctx.memories, policy=POLICY)
+    [tea] = (await commit(memories, "web", mcr("tea"))).memory_ids
+    [milk] = (await commit(memories, "web", mcr("milk"))).memory_ids
+    [new] = (await commit(memories, "user", mcr("tea", op="supersede", supersedes=[milk]))).memory_ids
+    assert [one.id for one in await memories.list()] == [new]
+    assert {(await memories.get(id)).superseded_by for id in (tea, milk)} == {new}
+
+
 async def test_trust_passes_between_the_requests_of_one_batch(ctx: Any) -> None:
     memories = await using(ctx.memories, policy=POLICY)
     base = mcr("weak", memory_id="mem_weak", trust="untrusted")

@@ -210,13 +210,17 @@ class Decision:
             )
         said = self.said[key] = keys.said(request)
         twin = self._twin(said.claim)
+        if twin is not None and not at_least(twin.trust, trust):
+            self._end(twin, "superseded", "known from a better source")
+            memory = replace(memory, supersedes=(*memory.supersedes, twin.id))
+            ended, twin = [*ended, twin], None
         if ended:
-            self._succeed(ended, twin or memory.id)
+            self._succeed(ended, twin.id if twin is not None else memory.id)
         if twin is not None:
             # Kept, though never active: what cites it must not lose its sources, or a revocation would miss it.
             repeated = end(memory, "superseded", self.reviewer, "known already", self.at)
-            self.changed[key] = replace(repeated, superseded_by=twin)
-            return replace(proposal, outcome="duplicate", duplicate_of=twin)
+            self.changed[key] = replace(repeated, superseded_by=twin.id)
+            return replace(proposal, outcome="duplicate", duplicate_of=twin.id)
         self.changed[key] = memory
         self.contents[said.claim] = memory.id
         self.added.append(memory.id)
@@ -261,7 +265,7 @@ class Decision:
             )
         return memory
 
-    def _twin(self, content: str) -> str | None:
+    def _twin(self, content: str) -> Memory | None:
         """Return the active memory that already holds this content. One that has expired makes room."""
         holder = self.contents[content] if content in self.contents else self.world.holders.get(content)
         if holder is None:
@@ -270,13 +274,16 @@ class Decision:
         if memory is not None and expired(memory, self.at):
             self._end(memory, "expired", "")
             return None
-        return holder
+        return memory
 
     def _end(self, memory: Memory, status: End, reason: str) -> None:
         ended = end(memory, status, self.reviewer, reason, self.at)
         self.changed[self._key(memory.id)] = ended
         self.contents[keys.said(memory).claim] = None
-        self.removed.append(memory.id)
+        if memory.id in self.added:  # by this very batch: nobody ever found it
+            self.added.remove(memory.id)
+        else:
+            self.removed.append(memory.id)
 
     def _succeed(self, ended: Iterable[Memory], successor: str) -> None:
         for key in [self._key(memory.id) for memory in ended]:

@@ -36,6 +36,7 @@ from strongroom.services.memories.values import (
     Proposal,
     Results,
     Revoked,
+    at_least,
 )
 from strongroom.services.memories.vectors import Vectors
 from strongroom.stemming import words
@@ -254,7 +255,11 @@ class Search:
         twin = None
         if proposal.memory_id is not None:
             held = await self._scope.get(keys.holder(self._scope.space, keys.said(request).claim))
-            twin = held.documents[0].key.id if held.documents else None
+            for same in (load(document, Memory) for document in held.documents):
+                if at_least(same.trust, proposal.trust):
+                    twin = same.id
+                else:
+                    memories[same.id] = same
             lens = Lens(scope=request.scope, user_id=request.user_id, project_id=request.project_id)
             said = set(words(screening.plain(request.content)))
             with self._scope.aside():
