@@ -324,6 +324,55 @@ async def test_erasing_a_file_leaves_the_history_of_another_that_took_a_part_of_
     assert (await ctx.files.at(A, 3)).text == (await ctx.files.read(B)).text == "second"
 
 
+async def test_what_was_restored_where_a_file_was_is_named_when_that_is_erased(ctx: Any) -> None:
+    await ctx.files.write(A, "secret")
+    await ctx.files.rename(A, B)
+    await ctx.files.restore(A, 1)
+    assert (await ctx.files.erase(B)).elsewhere == (A,)
+    assert (await ctx.files.read(A)).text == "secret"
+    assert (await ctx.files.erase(A)).elsewhere == ()
+
+
+async def test_what_was_restored_and_moved_is_named_where_it_is(ctx: Any) -> None:
+    await ctx.files.write(A, "secret")
+    await ctx.files.rename(A, B)
+    await ctx.files.restore(A, 1)
+    await ctx.files.rename(A, C)
+    assert (await ctx.files.erase(B)).elsewhere == (C,)
+
+
+async def test_erasing_what_was_restored_names_the_file_that_said_it_first(ctx: Any) -> None:
+    await ctx.files.write(A, "secret")
+    await ctx.files.rename(A, B)
+    await ctx.files.restore(A, 1)
+    await ctx.files.rename(A, C)
+    assert (await ctx.files.erase(C)).elsewhere == (B,)
+
+
+async def test_what_was_restored_again_is_named_also_when_what_lay_between_is_erased(ctx: Any) -> None:
+    await ctx.files.write(A, "secret")
+    await ctx.files.rename(A, B)
+    await ctx.files.restore(A, 1)
+    await ctx.files.rename(A, C)
+    await ctx.files.restore(A, 3)
+    await ctx.files.erase(C)
+    assert (await ctx.files.erase(B)).elsewhere == (A,)
+
+
+async def test_history_tells_no_other_path_of_what_was_restored(ctx: Any) -> None:
+    await ctx.files.write(A, "one")
+    await ctx.files.write(A, "two")
+    await ctx.files.restore(A, 1)
+    assert [one.other for one in await ctx.files.history(A)] == [None, None, None]
+
+
+async def test_a_new_file_where_one_was_is_not_named(ctx: Any) -> None:
+    await ctx.files.write(A, "secret")
+    await ctx.files.rename(A, B)
+    await ctx.files.write(A, "other")
+    assert (await ctx.files.erase(B)).elsewhere == ()
+
+
 async def test_what_was_moved_and_came_back_is_erased_on_its_whole_way(ctx: Any) -> None:
     await ctx.files.write(A, "secret one")
     await ctx.files.rename(A, B)

@@ -4,6 +4,9 @@ A history is a row of lives: each begins when a file is written or comes from el
 moves away or is erased. A file that moves leaves a life at each path it was at, the last of them where it is now or was
 last. So every file ends at one path, and is erased there with all of its lives, however often paths were swapped. Its
 older lives at other paths go with it; to be asked for one of those paths says nothing about the file that went on.
+
+What is restored from the history of a path is a file of its own, though it says what another said that moved away. It
+stays when that one is erased, and is named.
 """
 
 from __future__ import annotations
@@ -29,7 +32,8 @@ MOST_TOLD = 50  # paths in an answer, which is kept with its receipt
 class Erased(Struct, frozen=True):
     """What was erased. `pending` says why some of it may still lie in the store's files, out of anybody's reach.
 
-    `elsewhere` names the paths (at most 50) of files that were once here and moved on: they still say what they say.
+    `elsewhere` names the paths (at most 50) of files that were once here and moved on, and of those that were restored
+    from what was said on the way: they still say what they say.
     """
 
     path: str
@@ -51,9 +55,10 @@ async def erase(scope: Scope, path: str, commit_id: str | None) -> Erased:
         if not end.length:
             raise NotFound(f"nothing was ever written at {path!r:.300}", kind=FILE, id=path)
         ways = _Ways(scope)
-        elsewhere = await ways.ends(path)
-        if elsewhere and not await ways.ended_at(path):
-            raise _moved_on(path, elsewhere)
+        moved = await ways.ends(path)
+        if moved and not await ways.ended_at(path):
+            raise _moved_on(path, moved)
+        elsewhere = await ways.ends(path, restored=True)
         earlier = [Erase(scope.key(HISTORY, one.path), one.start, one.stop) for one in await ways.earlier(path)]
         trees = Trees(dict(zip(keys, counts, strict=True)))
         if document is not None:
@@ -102,7 +107,8 @@ class _Move(Struct, frozen=True):
 
 
 class _Life(Struct, frozen=True):
-    """What a file said at a path between coming and going: records start <= index < stop."""
+    """What a file said at a path between coming and going: records start <= index < stop. `restored` are those of the
+    path that it said again."""
 
     path: str
     start: int
@@ -110,6 +116,11 @@ class _Life(Struct, frozen=True):
     came: _Move | None
     went: _Move | None
     stands: bool
+    restored: tuple[int, ...]
+
+    def repeats(self, other: _Life) -> bool:
+        """Tell whether this says again what another life at the same path said."""
+        return any(other.start <= index < other.stop for index in self.restored)
 
 
 class _Ways:
@@ -125,30 +136,42 @@ class _Ways:
         """Tell whether something stands at a path that has not moved on: a file, or what one said before it went."""
         return any(life.stands and life.went is None for life in await self._lives(path))
 
-    async def ends(self, path: str) -> list[str]:
-        """Return the other paths where files stand now, or stood last, that were once at a path."""
-        lives = await self._walk(path, forth=True)
+    async def ends(self, path: str, *, restored: bool = False) -> list[str]:
+        """Return the other paths where files stand now, or stood last, that were once at a path; also where those do
+        that say again what was said on any of their ways, if that is asked for."""
+        lives = await self._walk(path, forth=True, back=restored, restored=restored)
         return sorted({life.path for life in lives if life.stands and life.went is None and life.path != path})
 
     async def earlier(self, path: str) -> list[_Life]:
         """Return the lives elsewhere of all files that ever came to a path."""
-        return [life for life in await self._walk(path, forth=False) if life.path != path]
+        return [life for life in await self._walk(path, back=True) if life.path != path]
 
-    async def _walk(self, path: str, *, forth: bool) -> list[_Life]:
-        """Return the lives at a path, and those that moves lead to from there."""
+    async def _walk(self, path: str, *, forth: bool = False, back: bool = False, restored: bool = False) -> list[_Life]:
+        """Return the lives at a path, and those that moves, or what was restored, lead to from there."""
         found = dict.fromkeys(await self._lives(path))
         waiting = list(found)
         while waiting:
             life = waiting.pop()
-            move = life.went if forth else life.came
-            if move is None:
-                continue
-            await self._lives(move.other)
-            met = (self._came if forth else self._went).get((move.other, _Move(life.path, move.at)), [])
+            met = list[_Life]()
+            if forth:
+                met += await self._met(life, life.went, self._came)
+            if back:
+                met += await self._met(life, life.came, self._went)
+            if restored:
+                met += [one for one in await self._lives(life.path) if one.repeats(life) or life.repeats(one)]
             new = [one for one in met if one not in found]
             found |= dict.fromkeys(new)
             waiting += new
         return list(found)
+
+    async def _met(
+        self, life: _Life, move: _Move | None, others: dict[tuple[str, _Move | None], list[_Life]]
+    ) -> list[_Life]:
+        """Return the lives at the other end of a move."""
+        if move is None:
+            return []
+        await self._lives(move.other)
+        return others.get((move.other, _Move(life.path, move.at)), [])
 
     async def _lives(self, path: str) -> list[_Life]:
         if path not in self._known:
@@ -160,19 +183,20 @@ class _Ways:
 
 
 async def _lives(scope: Scope, path: str) -> AsyncIterator[_Life]:
-    start, stop, came, stands = 0, 0, None, False
+    start, stop, came, stands, restored = 0, 0, None, False, list[int]()
     async for record in _records(scope, scope.key(HISTORY, path)):
         if record.type in ("deleted", "moved_away", "erased"):
             went = None if record.receiver is None else _Move(record.receiver, record.at)
             if start < record.index:
-                yield _Life(path, start, record.index, came, went, stands)
-            start, came, stands = record.index + 1, None, False
+                yield _Life(path, start, record.index, came, went, stands, tuple(restored))
+            start, came, stands, restored = record.index + 1, None, False, []
         else:
             came = came if record.sender is None else _Move(record.sender, record.at)
             stands = stands or record.body is not None
+            restored += [] if record.receiver is None else [int(record.receiver) - 1]
         stop = record.index + 1
     if start < stop:
-        yield _Life(path, start, stop, came, None, stands)
+        yield _Life(path, start, stop, came, None, stands, tuple(restored))
 
 
 async def _records(scope: Scope, key: Key) -> AsyncIterator[Record]:

@@ -81,8 +81,8 @@ class AsyncFiles(Meant):
         _target(path)
         measured(text, self.limits)
 
-        async def said(history: Slice) -> str:
-            return text
+        async def said(history: Slice) -> tuple[str, None]:
+            return text, None
 
         content = encode({"path": path, "text": text})
         return await self._write("files.write", path, content, said, expected_version, commit_id)
@@ -93,8 +93,10 @@ class AsyncFiles(Meant):
         """Let a file say again what it said at a version, also if it has been deleted or moved away since."""
         _target(path)
 
-        async def said(history: Slice) -> str:
-            return _text_of(path, version, await self._record(path, version, history.length))
+        async def said(history: Slice) -> tuple[str, str]:
+            record = await self._record(path, version, history.length)
+            # Of what was restored before: where from, which is known whatever of it is erased.
+            return _text_of(path, version, record), record.receiver or str(version)
 
         content = encode({"path": path, "version": version})
         return await self._write("files.restore", path, content, said, expected_version, commit_id)
@@ -104,7 +106,7 @@ class AsyncFiles(Meant):
         name: str,
         path: str,
         content: Json,
-        said: Callable[[Slice], Awaitable[str]],
+        said: Callable[[Slice], Awaitable[tuple[str, str | None]]],
         expected_version: int | None,
         commit_id: str | None,
     ) -> FileInfo:
@@ -121,13 +123,13 @@ class AsyncFiles(Meant):
             _require_file(path, below.documents, above)
             before = None if document is None else file_state(document)
             _require_version(path, expected_version, before)
-            text, now = await said(history), scope.clock()
+            (text, restored), now = await said(history), scope.clock()
             size = measured(text, self.limits)
             head = FileState(history.length + 1, size, now if before is None else before.created, now)
             trees = Trees(dict(zip(keys, counts, strict=True)))
             trees.change(path, int(before is None), size - (0 if before is None else before.bytes))
             trees.check(self.limits)
-            writes = [*writing(scope, path, text, head), *trees.writes()]
+            writes = [*writing(scope, path, text, head, restored=restored), *trees.writes()]
             return Plan(trees.expects(), writes, lambda receipt: info_of(path, head), encode(asdict(head)))
 
         async def replay(receipt: Receipt) -> FileInfo:

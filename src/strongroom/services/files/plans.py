@@ -78,10 +78,13 @@ def measured(text: str, limits: Limits) -> int:
     return size
 
 
-def writing(scope: Scope, path: str, text: str, head: FileState, moved_from: str | None = None) -> list[Write]:
-    """Return the writes after which a file says `text`. The first one tells its version."""
+def writing(
+    scope: Scope, path: str, text: str, head: FileState, moved_from: str | None = None, restored: str | None = None
+) -> list[Write]:
+    """Return the writes after which a file says `text`; `restored` is the version of this path that said it first. The
+    first write tells its version."""
     change: Change = "written" if moved_from is None else "moved_here"
-    entry = Entry(change, encode({"text": text}), head.bytes, head.updated, sender=moved_from)
+    entry = Entry(change, encode({"text": text}), head.bytes, head.updated, sender=moved_from, receiver=restored)
     found = tags(path)
     return [
         Append(scope.key(HISTORY, path), (entry,)),

@@ -120,6 +120,6 @@ def info_of(path: str, head: FileState) -> FileInfo:
 
 
 def version_of(path: str, record: Record) -> FileVersion:
-    other = record.sender if record.type == "moved_here" else record.receiver
+    other = {"moved_here": record.sender, "moved_away": record.receiver}.get(record.type)
     kind = msgspec.convert("erased" if record.body is None else record.type, Change)
     return FileVersion(path, record.index + 1, kind, moment(record.at), record.weight, other)
