@@ -119,6 +119,21 @@ async def test_a_fork_is_its_owners_and_goes_too(ctx: Any) -> None:
     assert CANARY not in await stored(ctx)
 
 
+@pytest.mark.parametrize("named", [False, True])
+async def test_a_copy_made_before_its_owner_was_named_goes_once_it_is_opened_for_her(ctx: Any, named: bool) -> None:
+    session = await ctx.sessions.open("s")
+    await session.append({"role": "user", "content": CANARY})
+    await session.fork(session_id="f")
+    run = await ctx.runs.create(objective=CANARY, run_id="r")
+    await run.fork(run_id="rf")
+    for id in ["s", "f"] if named else ["s"]:
+        await ctx.sessions.open(id, user_id="u1")
+        await ctx.runs.open(id.replace("s", "r").replace("f", "rf"), objective="o", user_id="u1")
+    told = await ctx.erase(user_id="u1")
+    assert (told.sessions, told.runs) == ((2, 2) if named else (1, 1))
+    assert (CANARY in await stored(ctx)) != named
+
+
 async def test_a_run_of_an_erased_person_still_verifies_and_says_why_it_is_empty(ctx: Any) -> None:
     await furnished(ctx)
     await ctx.erase(user_id="u1", by="ana", reason="asked to")
@@ -150,6 +165,8 @@ async def test_a_receipt_says_what_has_no_owner_and_was_not_looked_at(ctx: Any) 
     assert (await ctx.erase(user_id="nobody")).not_covered == (
         "files",
         "threads",
+        "sessions without an owner",
+        "runs without an owner",
         "LangGraph store items",
         "Pydantic AI harness memories",
         "Agent Framework workflow checkpoints",

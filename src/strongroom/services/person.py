@@ -17,8 +17,9 @@ not complete.
 Each of these commits puts on record that what it takes away is still to leave the store's files. The last one, which
 also writes down what was erased, cleans them once for all.
 
-Threads, files and some things that adapters keep belong to nobody in particular: they are erased by their names, and
-the receipt says that they were not looked at.
+Threads, files and some things that adapters keep belong to nobody in particular, and so does a session or run for which
+no user was named, be it a copy that was made before one was: they are erased by their names, and the receipt says that
+they were not looked at.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ T = TypeVar("T")
 
 PAGE = 100
 PERSON = "person"
-NOT_COVERED = ("files", "threads", *OWNERLESS)
+NOT_COVERED = ("files", "threads", "sessions without an owner", "runs without an owner", *OWNERLESS)
 WHY = "its owner was erased"
 
 
