@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from strongroom.arguments import checked, got_by
 from strongroom.embedders import Embedder
@@ -88,10 +88,14 @@ class AsyncContext(EnteredAsync, Meant):
         self._require_open(writing=True)
         return AsyncTurn(self, commit_id)
 
-    @checked
+    @overload
     async def turn_with(
-        self, decide: Callable[[AsyncTurn], R | Awaitable[R]], *, commit_id: str | None = None
-    ) -> R | None:
+        self, decide: Callable[[AsyncTurn], Awaitable[R]], *, commit_id: str | None = None
+    ) -> R | None: ...
+    @overload
+    async def turn_with(self, decide: Callable[[AsyncTurn], R], *, commit_id: str | None = None) -> R | None: ...
+    @checked
+    async def turn_with(self, decide: Callable[[AsyncTurn], Any], *, commit_id: str | None = None) -> Any:
         """Let `decide` read and fill a turn, commit it, and return what it returned; again if somebody was faster.
 
         What it decides is not part of what a `commit_id` stands for: a repeat does not ask it, and returns None.

@@ -5,7 +5,19 @@ from __future__ import annotations
 from typing import Any, assert_type
 
 import strongroom
-from strongroom import AsyncContext, AsyncRun, Context, Embedder, EventType, Policy, Run, Session, ToolCall
+from strongroom import (
+    AsyncContext,
+    AsyncRun,
+    AsyncTurn,
+    Context,
+    Embedder,
+    EventType,
+    Policy,
+    Run,
+    Session,
+    ToolCall,
+    Turn,
+)
 from strongroom.values import Listing, Status, UpdateFields
 
 
@@ -40,6 +52,10 @@ def work(ctx: Context) -> None:
         turn.record(run, "ERROR", {"error_type": "HTTPError", "message": "429"}, actor="agent-7")
         turn.record(run, deploy, {"version": 2})
         turn.update(run, append={"blockers": ["429s"]})
+    assert_type(ctx.turn_with(count), int | None)
+    assert_type(ctx.turn_with(lambda turn: run.seq, commit_id="c"), int | None)
+    ctx.turn_with(write)
+    ctx.turn_with(lambda turn: turn.update(run, status="BUSY"))
     ctx.prompt(run=run, max_tokens=1000, shares={"conversation": 0.4, "memories": 0.3}, format="anthropic")
     run.events(types=["TOOL_CALL", "WS_UPDATE_APPLIED", deploy])
     page = run.events(limit=10)
@@ -61,6 +77,32 @@ def decide(ws: strongroom.WorkingSet) -> UpdateFields | None:
 
 async def decide_slowly(ws: strongroom.WorkingSet) -> UpdateFields | None:
     return decide(ws)
+
+
+def count(turn: Turn) -> int:
+    turn.send("audit", "counted", from_id="agent-7")
+    return 7
+
+
+def write(turn: Turn) -> None:
+    turn.send("audit", "written", from_id="agent-7")
+
+
+async def count_slowly(turn: AsyncTurn) -> int:
+    turn.send("audit", "counted", from_id="agent-7")
+    return 7
+
+
+async def write_slowly(turn: AsyncTurn) -> None:
+    turn.send("audit", await count_slowly(turn), from_id="agent-7")
+
+
+def decide_at_once(turn: AsyncTurn) -> str:
+    return "yes"
+
+
+def write_at_once(turn: AsyncTurn) -> None:
+    turn.send("audit", "written", from_id="agent-7")
 
 
 def pass_on(run: Run, type: str, payload: dict[str, Any]) -> None:
@@ -141,6 +183,13 @@ async def amain() -> None:
         assert_type(await run.record("TOOL_CALL", {"tool_name": "fetch"}), strongroom.Event)
         async with ctx.turn() as turn:
             turn.record(run, "TOOL_RESULT", {"tool_name": "fetch", "ok": True})
+        assert_type(await ctx.turn_with(count_slowly), int | None)
+        assert_type(await ctx.turn_with(decide_at_once, commit_id="c"), str | None)
+        counted = await ctx.turn_with(count_slowly) or 0
+        assert_type(counted, int)
+        await ctx.turn_with(write_slowly)
+        await ctx.turn_with(write_at_once)
+        await ctx.turn_with(lambda turn: turn.update(run, status="BUSY"))
         session = await ctx.sessions.open("support-7")
         await session.append({"role": "user", "content": "Hello?"})
         print((await session.window(max_tokens=100)).messages)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import strongroom
-from strongroom import Context, Event, MemoryRequest, Policy, ToolCall, ToolResult, WorkingSet
+from strongroom import AsyncTurn, Context, Event, MemoryRequest, Policy, ToolCall, ToolResult, Turn, WorkingSet
 from strongroom.values import UpdateFields
 
 
@@ -66,6 +66,10 @@ def working(ctx: Context) -> None:
         turn.record(run, "TOOLCALL", {})  # type: ignore[call-overload]
         turn.record(run, "TOOL_CALL", {"tool": "x"})  # type: ignore[call-overload]
         turn.update(run, append={"blocker": ["429s"]})  # type: ignore[arg-type]
+    ctx.turn_with(takes_nothing)  # type: ignore[arg-type]
+    ctx.turn_with(turns_slowly)  # type: ignore[arg-type]
+    ctx.turn_with(turns, commit=3)  # type: ignore[call-arg]
+    wrong: str | None = ctx.turn_with(turns)  # type: ignore[assignment]
     run.milestone(memory_batch=3)  # type: ignore[call-arg]
     run.brief(tokens=10)  # type: ignore[call-arg]
 
@@ -76,6 +80,18 @@ async def decides(ws: WorkingSet) -> UpdateFields:
 
 async def summarizes(events: Sequence[Event]) -> str:
     return f"{len(events)} events"
+
+
+def turns(turn: Turn) -> int:
+    return 1
+
+
+async def turns_slowly(turn: AsyncTurn) -> int:
+    return 1
+
+
+def takes_nothing() -> int:
+    return 1
 
 
 def talking(ctx: Context) -> None:
@@ -117,6 +133,10 @@ async def awaiting() -> None:
         await found.record("TOOL_CALL", {"tool": "x"})  # type: ignore[call-overload]
         async with ctx.turn() as turn:
             turn.record(found, "TOOL_CALL", {"tool": "x"})  # type: ignore[call-overload]
+        wrong: str | None = await ctx.turn_with(turns_slowly)  # type: ignore[arg-type]
+        ctx.turn_with(turns_slowly)  # type: ignore[unused-coroutine]
+        await ctx.turn_with(turns)  # type: ignore[arg-type]
+        await ctx.turn_with(takes_nothing)  # type: ignore[arg-type]
         (await ctx.sessions.open("s")).append([])  # type: ignore[unused-coroutine]
     opened = strongroom.aopen("agent.db")
     await opened.runs.get("r")  # type: ignore[attr-defined]
