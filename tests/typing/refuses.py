@@ -68,8 +68,8 @@ def working(ctx: Context) -> None:
         turn.update(run, append={"blocker": ["429s"]})  # type: ignore[arg-type]
     ctx.turn_with(takes_nothing)  # type: ignore[arg-type]
     ctx.turn_with(turns_slowly)  # type: ignore[arg-type]
-    ctx.turn_with(turns, commit=3)  # type: ignore[call-arg]
     wrong: str | None = ctx.turn_with(turns)  # type: ignore[assignment]
+    ctx.turn_with(turns, commit=wrong)  # type: ignore[call-arg]
     run.milestone(memory_batch=3)  # type: ignore[call-arg]
     run.brief(tokens=10)  # type: ignore[call-arg]
 
@@ -134,7 +134,7 @@ async def awaiting() -> None:
         async with ctx.turn() as turn:
             turn.record(found, "TOOL_CALL", {"tool": "x"})  # type: ignore[call-overload]
         wrong: str | None = await ctx.turn_with(turns_slowly)  # type: ignore[arg-type]
-        ctx.turn_with(turns_slowly)  # type: ignore[unused-coroutine]
+        ctx.turn_with(turns_slowly, commit_id=wrong)  # type: ignore[unused-coroutine]
         await ctx.turn_with(turns)  # type: ignore[arg-type]
         await ctx.turn_with(takes_nothing)  # type: ignore[arg-type]
         (await ctx.sessions.open("s")).append([])  # type: ignore[unused-coroutine]
