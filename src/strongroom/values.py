@@ -48,7 +48,7 @@ def iso(at: datetime) -> str:
 
 
 class Listing(tuple[T, ...], Generic[T]):
-    """A page of things, and the cursor of the next page (None at the end).
+    """A page of things, and the cursor of the next page (None at the end). It equals a list of the same things.
 
     `damaged` are the ids of what belongs on it and cannot be read; `strongroom check` says more.
     """
@@ -61,6 +61,14 @@ class Listing(tuple[T, ...], Generic[T]):
         made.next = next
         made.damaged = damaged
         return made
+
+    def __eq__(self, other: object) -> bool:
+        return super().__eq__(tuple(other) if isinstance(other, list) else other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other  # a tuple has one of its own
+
+    __hash__ = tuple.__hash__
 
     def __repr__(self) -> str:
         """Show that it is not all: a page that looks like a whole list is taken for one."""

@@ -146,6 +146,20 @@ def test_a_page_of_runs_is_a_listing_like_every_other() -> None:
         assert {type(page) for page in pages} == {Listing}
 
 
+async def test_a_page_equals_a_list_of_the_same_things_and_no_other(ctx: Any) -> None:
+    run = await ctx.runs.create(objective="o")
+    await run.record("TOOL_CALL", {"tool_name": "t"})
+    page = await run.events(limit=1)
+    same, others = list(page), [*page, *page]
+    assert [page == same, same == page, page == tuple(same), page == others, others == page] == [True] * 3 + [False] * 2
+    assert [page != same, same != page, page != tuple(same), page != others, others != page] == [False] * 3 + [True] * 2
+
+
+async def test_a_page_without_anything_equals_an_empty_list(ctx: Any) -> None:
+    pages = [await ctx.runs.list(), await ctx.sessions.list(), await ctx.threads.list(), await ctx.files.list()]
+    assert [page == [] for page in pages] == [True] * 4 and [page != [] for page in pages] == [False] * 4
+
+
 def test_another_space_sees_no_run(store: Store) -> None:
     mine, yours = (Context(AsyncContext(Scope(Inline(store), space))) for space in ("mine", "yours"))
     mine.runs.create(objective="secret", run_id="r")
