@@ -9,7 +9,7 @@ import inspect
 import re
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 import msgspec
 
@@ -31,7 +31,6 @@ from strongroom.protocol.errors import ERRORS
 from strongroom.server.openapi import describe
 from strongroom.server.routes import ENDPOINTS
 from strongroom.services.runs.ledger import RESERVED
-from strongroom.services.sessions.values import Hit
 from strongroom.testing import StoreConformance, explore, failures, guarantees, linearizable
 
 NAV = {
@@ -58,12 +57,15 @@ NAMES: dict[str, tuple[tuple[str, Any], ...]] = {
         ("Context", Context),
         ("AsyncContext", strongroom.AsyncContext),
         ("Durability", strongroom.Durability),
+        ("Listing", strongroom.Listing),
     ),
     "reference/runs.md": (
         ("ctx.runs", Runs),
         ("Run", strongroom.Run),
         ("AsyncRun", strongroom.AsyncRun),
         ("WorkingSet", strongroom.WorkingSet),
+        ("Status", strongroom.Status),
+        ("UpdateFields", strongroom.UpdateFields),
         ("Event", strongroom.Event),
         ("EventType", strongroom.EventType),
         ("StepRequest", strongroom.StepRequest),
@@ -73,6 +75,8 @@ NAMES: dict[str, tuple[tuple[str, Any], ...]] = {
         ("ModelUpdate", strongroom.ModelUpdate),
         ("ErrorTold", strongroom.ErrorTold),
         ("Episode", strongroom.Episode),
+        ("Brief", strongroom.Brief),
+        ("Verification", strongroom.Verification),
         ("RunConfig", strongroom.RunConfig),
     ),
     "reference/sessions.md": (
@@ -82,7 +86,7 @@ NAMES: dict[str, tuple[tuple[str, Any], ...]] = {
         ("Message", strongroom.Message),
         ("NewMessage", strongroom.NewMessage),
         ("Tokenizer", strongroom.Tokenizer),
-        ("Hit", Hit),
+        ("MessageHit", strongroom.MessageHit),
         ("Window", strongroom.Window),
         ("Prompt", strongroom.Prompt),
         ("strongroom.fit", strongroom.fit),
@@ -90,6 +94,7 @@ NAMES: dict[str, tuple[tuple[str, Any], ...]] = {
     "reference/memories.md": (
         ("ctx.memories", Memories),
         ("Memory", strongroom.Memory),
+        ("MemoryHit", strongroom.MemoryHit),
         ("MemoryRequest", strongroom.MemoryRequest),
         ("Batch", strongroom.Batch),
         ("Policy", strongroom.Policy),
@@ -108,7 +113,12 @@ NAMES: dict[str, tuple[tuple[str, Any], ...]] = {
         ("strongroom.dispatch.Retry", Retry),
         ("strongroom.archives.FolderArchive", FolderArchive),
     ),
-    "reference/files.md": (("ctx.files", Files), ("Turn", strongroom.Turn), ("AsyncTurn", strongroom.AsyncTurn)),
+    "reference/files.md": (
+        ("ctx.files", Files),
+        ("File", strongroom.File),
+        ("Turn", strongroom.Turn),
+        ("AsyncTurn", strongroom.AsyncTurn),
+    ),
     "reference/testing.md": (
         ("strongroom.testing.StoreConformance", StoreConformance),
         ("strongroom.testing.failures", failures),
@@ -154,6 +164,9 @@ def _names(parts: tuple[tuple[str, Any], ...]) -> str:
 
 def _entry(name: str, value: Any) -> Iterator[str]:
     yield f"## `{name}`\n"
+    if get_origin(value) is Literal:
+        yield f"{_choices(value)}\n"
+        return
     if not inspect.isclass(value):
         yield f"{_signature(name, value)}\n\n{_prose(value)}\n"
         return
@@ -280,7 +293,7 @@ def _index() -> str:
         link = page.removeprefix("reference/") if page.startswith("reference/") else f"../{page}"
         parts.append(f"## [{title}]({link})\n")
         if page in NAMES:
-            rows = [f"| [`{name}`]({link}#{_anchor(name)}) | {_first_line(value)} |" for name, value in NAMES[page]]
+            rows = [f"| [`{name}`]({link}#{_anchor(name)}) | {first_line(value)} |" for name, value in NAMES[page]]
             parts.append("| name | what it is |\n|---|---|\n" + "\n".join(rows) + "\n")
     return "\n".join(parts)
 
@@ -289,7 +302,13 @@ def _anchor(name: str) -> str:
     return re.sub(r"[^a-z0-9_-]", "", name.lower())
 
 
-def _first_line(value: Any) -> str:
+def _choices(value: Any) -> str:
+    return f"One of {', '.join(f'`{one}`' for one in get_args(value))}."
+
+
+def first_line(value: Any) -> str:
+    if get_origin(value) is Literal:
+        return _choices(value)
     return _cell((inspect.getdoc(value) or "").partition("\n")[0])
 
 

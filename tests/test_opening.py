@@ -13,7 +13,7 @@ from contextlib import closing
 from datetime import timedelta
 from inspect import signature
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
@@ -380,3 +380,22 @@ def test_an_address_whose_driver_is_missing_names_the_extra(address: str, driver
     told = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert told.returncode == 1
     assert f"pip install 'strongroom[{extra}]'" in told.stderr
+
+
+def test_what_is_got_is_annotated_by_names_of_the_package() -> None:
+    with strongroom.open("memory://") as ctx:
+        run, chat = ctx.runs.create(objective="o"), ctx.sessions.open("s")
+        chat.append({"role": "user", "content": "tea"})
+        ctx.memories.add("likes tea", user_id="ana")
+        ctx.files.write("/a.txt", "tea")
+        got = {
+            strongroom.Listing: run.events(),
+            strongroom.Verification: run.verify(),
+            strongroom.Brief: run.brief(),
+            strongroom.File: ctx.files.read("/a.txt"),
+            strongroom.MemoryHit: ctx.memories.search("tea", user_id="ana")[0],
+            strongroom.MessageHit: chat.search("tea")[0],
+        }
+        assert {kind: type(one) for kind, one in got.items()} == {kind: kind for kind in got}
+        assert run.working_set.status in get_args(strongroom.Status)
+        assert set(strongroom.UpdateFields.__annotations__) >= {"status", "blockers", "next_action"}

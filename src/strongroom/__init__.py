@@ -12,16 +12,18 @@ Opening
     Context             what they give; AsyncContext has the same names, with await
 
 In a context
-    ctx.runs            tasks: Run, WorkingSet, Event, Episode, RunConfig (AsyncRun)
+    ctx.runs            tasks: Run, WorkingSet, Status, UpdateFields, Event, Episode, Brief, Verification, RunConfig
+                        (AsyncRun)
     run.record          payloads of events: StepRequest, ModelAction, ToolCall, ToolResult, ModelUpdate, ErrorTold;
                         EventType is a name that is known only when the program runs
-    ctx.sessions        conversations: Session, Message, NewMessage, Window, Tokenizer (AsyncSession)
-    ctx.memories        what is known for longer: Memory, Batch, MemoryRequest, Policy, Embedder, VectorIndex
+    ctx.sessions        conversations: Session, Message, NewMessage, MessageHit, Window, Tokenizer (AsyncSession)
+    ctx.memories        what is known for longer: Memory, MemoryHit, Batch, MemoryRequest, Policy, Embedder, VectorIndex
     ctx.threads         messages between agents: Thread, Slot (AsyncThread); ctx.registry names their call chains
-    ctx.files           text by its path, versioned
+    ctx.files           text by its path, versioned: File
     ctx.turn            several of these in one commit: Turn (AsyncTurn)
     ctx.prompt          all of it for a model, within a budget: Prompt
     ctx.durability      what an acknowledged write survives: Durability
+    Listing             a page of runs, events, sessions, threads or files, and where the next one begins
     fit                 the messages of any list that fit into a budget
 
 Errors: StrongroomError is the root; error.help is the command that tells cause and remedy (`strongroom explain`)
@@ -77,6 +79,7 @@ __all__ = [
     "AsyncThread",
     "AsyncTurn",
     "Batch",
+    "Brief",
     "BudgetExceeded",
     "Closed",
     "CommitUnknown",
@@ -89,11 +92,15 @@ __all__ = [
     "ErrorTold",
     "Event",
     "EventType",
+    "File",
     "Immutable",
     "InvalidInput",
+    "Listing",
     "Memory",
+    "MemoryHit",
     "MemoryRequest",
     "Message",
+    "MessageHit",
     "ModelAction",
     "ModelUpdate",
     "NewMessage",
@@ -105,6 +112,7 @@ __all__ = [
     "SchemaMismatch",
     "Session",
     "Slot",
+    "Status",
     "StepRequest",
     "StoreError",
     "StrongroomError",
@@ -114,7 +122,9 @@ __all__ = [
     "ToolResult",
     "Turn",
     "Unavailable",
+    "UpdateFields",
     "VectorIndex",
+    "Verification",
     "Window",
     "WorkingSet",
     "aconnect",

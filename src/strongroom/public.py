@@ -26,12 +26,15 @@ from strongroom.payloads import ModelUpdate as ModelUpdate
 from strongroom.payloads import StepRequest as StepRequest
 from strongroom.payloads import ToolCall as ToolCall
 from strongroom.payloads import ToolResult as ToolResult
+from strongroom.services.files.values import File as File
+from strongroom.services.memories import values as memories
 from strongroom.services.memories.policy import Policy as Policy
 from strongroom.services.memories.values import Batch as Batch
 from strongroom.services.memories.values import Memory as Memory
 from strongroom.services.memories.values import MemoryRequest as MemoryRequest
 from strongroom.services.prompt.values import Prompt as Prompt
 from strongroom.services.runs.run import AsyncRun as AsyncRun
+from strongroom.services.sessions import values as sessions
 from strongroom.services.sessions.session import AsyncSession as AsyncSession
 from strongroom.services.sessions.values import Message as Message
 from strongroom.services.sessions.values import NewMessage as NewMessage
@@ -43,12 +46,20 @@ from strongroom.store import Repeats as Repeats
 from strongroom.tokens import Tokenizer as Tokenizer
 from strongroom.tokens import Window as Window
 from strongroom.tokens import fit as fit
+from strongroom.values import Brief as Brief
 from strongroom.values import Episode as Episode
 from strongroom.values import Event as Event
+from strongroom.values import Listing as Listing
 from strongroom.values import RunConfig as RunConfig
+from strongroom.values import Status as Status
+from strongroom.values import UpdateFields as UpdateFields
+from strongroom.values import Verification as Verification
 from strongroom.values import WorkingSet as WorkingSet
 from strongroom.vectors import VectorIndex as VectorIndex
 
+# Each is called `Hit` at home; here both are, so each says of what it is one.
+MemoryHit = memories.Hit
+MessageHit = sessions.Hit
 Address = str | os.PathLike[str]
 
 

@@ -51,6 +51,14 @@ class Listing(tuple[T, ...], Generic[T]):
     """A page of things, and the cursor of the next page (None at the end). It equals a list of the same things.
 
     `damaged` are the ids of what belongs on it and cannot be read; `strongroom check` says more.
+
+    >>> ctx = strongroom.open("memory://")
+    >>> run = ctx.runs.create(objective="Answer a ticket")
+    >>> for number in range(5):
+    ...     _ = run.record("TOOL_CALL", {"tool_name": f"track {number}"})
+    >>> page = run.events(limit=4)
+    >>> len(page), len(run.events(limit=4, after=page.next))
+    (4, 2)
     """
 
     next: str | None
@@ -178,7 +186,13 @@ class ListFields(TypedDict, total=False):
 
 
 class UpdateFields(ListFields, total=False):
-    """The fields of a working set that an update may replace."""
+    """The fields of a working set that an update may replace.
+
+    >>> ctx = strongroom.open("memory://")
+    >>> fields: strongroom.UpdateFields = {"status": "BUSY", "next_action": "call the carrier"}
+    >>> ctx.runs.create(objective="Answer a ticket").update(**fields).status
+    'BUSY'
+    """
 
     status: Status
     current_stage: str
@@ -331,6 +345,11 @@ class Verification(Struct, frozen=True, kw_only=True):
     recorded, what is not as it tells: `document`, `working_set`, `config`, `episodes`, `artifacts`; or `anchors`, if
     what was kept elsewhere cannot be relied on. `anchored` is how many events are behind the last anchor, 0 without
     anchors; `note` tells of lines that were left out.
+
+    >>> ctx = strongroom.open("memory://")
+    >>> found = ctx.runs.create(objective="Answer a ticket").verify()
+    >>> found.ok, found.checked, found.first_bad
+    (True, 1, None)
     """
 
     ok: bool
@@ -430,7 +449,13 @@ class BriefReceipt(Struct, frozen=True, kw_only=True):
 
 @shown_by("text", "total_tokens")
 class Brief(Struct, frozen=True):
-    """The text to put before a model, never over its budget."""
+    """The text to put before a model, never over its budget.
+
+    >>> ctx = strongroom.open("memory://")
+    >>> brief = ctx.runs.create(objective="Answer a ticket").brief(max_tokens=100)
+    >>> "Answer a ticket" in brief.text, brief.total_tokens <= 100, brief.receipt.left_out
+    (True, True, ())
+    """
 
     text: str
     total_tokens: int

@@ -9,16 +9,23 @@ from strongroom import (
     AsyncContext,
     AsyncRun,
     AsyncTurn,
+    Brief,
     Context,
     Embedder,
     EventType,
+    File,
+    Listing,
+    MemoryHit,
+    MessageHit,
     Policy,
     Run,
     Session,
+    Status,
     ToolCall,
     Turn,
+    UpdateFields,
+    Verification,
 )
-from strongroom.values import Listing, Status, UpdateFields
 
 
 def work(ctx: Context) -> None:
@@ -63,7 +70,10 @@ def work(ctx: Context) -> None:
     for each in run.events(after=page.next):
         print(each.sequence_id, each.payload)
     assert_type(ctx.runs.open("r", objective="Build a scraper"), Run)
+    assert_type(run.verify(), Verification)
     assert_type(run.verify().ok, bool)
+    assert_type(run.brief(), Brief)
+    assert_type(ctx.files.read("/notes/a.txt"), File)
     assert_type(run.milestone("done"), strongroom.Episode)
     for found in ctx.runs.list(status="DONE"):
         assert_type(found, Run)
@@ -116,6 +126,8 @@ def talk(ctx: Context) -> str:
     assert_type(session, Session)
     session.append({"role": "user", "content": "My scraper gets HTTP 429."})
     session.append([{"role": "user", "content": "Hello?"}, {"role": "assistant", "content": "Slow down."}])
+    said: list[MessageHit] = session.search("scraper")
+    print([hit.message["content"] for hit in said])
     window = session.window(max_tokens=4000)
     assert_type(window, strongroom.Window)
     assert_type(window.total_tokens, int)
@@ -141,6 +153,7 @@ def remember(ctx: Context) -> None:
     ctx.memories.commit(batch.id, reviewer="ana")
     careful = ctx.memories.using(policy=Policy(reviewers=frozenset({"ana"})), embedder=Embedder(embed, name="toy"))
     for hit in careful.search("request rate", k=3, scope="global"):
+        assert_type(hit, MemoryHit)
         assert_type(hit.memory, strongroom.Memory)
         assert_type(hit.score, float)
 

@@ -9,8 +9,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import strongroom
-from strongroom import AsyncTurn, Context, Event, MemoryRequest, Policy, ToolCall, ToolResult, Turn, WorkingSet
-from strongroom.values import UpdateFields
+from strongroom import (
+    AsyncTurn,
+    Context,
+    Event,
+    MemoryRequest,
+    Policy,
+    ToolCall,
+    ToolResult,
+    Turn,
+    UpdateFields,
+    WorkingSet,
+)
 
 
 def opening() -> None:

@@ -46,7 +46,14 @@ class FileInfo(Struct, frozen=True):
 
 @shown_by("path", "version", "bytes", "updated_at", "text")
 class File(FileInfo, frozen=True):
-    """A file: what it says, and facts about it."""
+    """A file: what it says, and facts about it.
+
+    >>> ctx = strongroom.open("memory://")
+    >>> _ = ctx.files.write("/notes/plan.txt", "call the carrier")
+    >>> file = ctx.files.read("/notes/plan.txt")
+    >>> file.text, file.version
+    ('call the carrier', 1)
+    """
 
     text: str
 

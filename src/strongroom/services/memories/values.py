@@ -185,7 +185,13 @@ class Memory(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 @shown_by("id", "score", "content", "why")
 class Hit(Meant, Struct, frozen=True):
-    """A memory that answers a query, how well (more is better, within one answer only), and why."""
+    """A memory that answers a query, how well (more is better, within one answer only), and why.
+
+    >>> ctx = strongroom.open("memory://")
+    >>> _ = ctx.memories.add("likes tea", user_id="ana")
+    >>> [(hit.content, hit.memory.status) for hit in ctx.memories.search("tea", user_id="ana")]
+    [('likes tea', 'active')]
+    """
 
     memory: Memory
     score: float
@@ -193,10 +199,12 @@ class Hit(Meant, Struct, frozen=True):
 
     @property
     def id(self) -> str:
+        """The memory's id."""
         return self.memory.id
 
     @property
     def content(self) -> str:
+        """What the memory says."""
         return self.memory.content
 
 
