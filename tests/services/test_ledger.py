@@ -21,6 +21,7 @@ from strongroom.services.runs.working_set import LISTS, MUTABLE
 from strongroom.store import Commit, Put, Store
 from strongroom.values import Head
 from tests.awaitable import Awaitable
+from tests.server.serving import served
 
 PAYLOADS: dict[str, dict[str, Any]] = {
     "STEP_REQUEST": {"ws_seq": 0, "model": "m"},
@@ -140,11 +141,35 @@ async def _registered(ctx: Any, type: str, schema: dict[str, Any]) -> Any:
     return await done if inspect.isawaitable(done) else done  # over a blocking context everything is seen as awaitable
 
 
-@pytest.mark.parametrize("types", [["TOOLCALL"], ["TOOL_CALL", "tool_result"], [7], ["custom_type"], ["custom.A b"]])
+@pytest.mark.parametrize(
+    "types", [["TOOLCALL"], ["TOOL_CALL", "tool_result"], [7], ["custom_type"], ["custom.A b"], "TOOLCALL"]
+)
 async def test_events_of_a_type_that_there_is_not_are_not_looked_for(ctx: Any, types: Any) -> None:
     run = await ctx.runs.create(objective="o")
     with pytest.raises(InvalidInput, match=r"types: .*(; there are RUN_START, .* begin with custom\.|\^custom)"):
         await run.events(types=types)
+
+
+@pytest.mark.parametrize("types", [7, b"TOOL_CALL", {"TOOL_CALL": 1}])
+async def test_types_that_are_no_list_are_refused(here: Any, types: Any) -> None:
+    run = await here.runs.create(objective="o")
+    with pytest.raises(InvalidInput, match=r"types must be a type of events or a list of them, not "):
+        await run.events(types=types)
+
+
+@pytest.mark.parametrize("types", ["TOOL_CALL", ["TOOL_CALL"], {"TOOL_CALL"}])
+async def test_events_of_one_type_are_asked_for_with_or_without_a_list(ctx: Any, types: Any) -> None:
+    run = await ctx.runs.create(objective="o")
+    await run.record("TOOL_CALL", {"tool_name": "t"})
+    await run.record("MODEL_ACTION", {"action": 1})
+    assert [event.type for event in await run.events(types=types)] == ["TOOL_CALL"]
+
+
+def test_events_of_one_type_are_asked_for_over_a_server() -> None:
+    with served("memory://") as server, strongroom.connect(server.url, key=server.key()) as ctx:
+        run = ctx.runs.create(objective="o")
+        run.record("TOOL_CALL", {"tool_name": "t"})
+        assert [event.type for event in run.events(types="TOOL_CALL")] == ["TOOL_CALL"]
 
 
 async def test_events_of_every_type_can_be_looked_for_and_of_one_that_another_process_registered(here: Any) -> None:

@@ -419,3 +419,9 @@ async def test_a_kept_message_that_landed_later_than_noted_is_found_beside_erase
     await session.erase([stored[0].id])
     await session.append(said(*["some words"] * 100))
     assert texts(await session.window(max_tokens=30))[:2] == ["rule 1", "rule 2"]
+
+
+def test_one_message_fits_as_a_list_of_it_does() -> None:
+    message = {"role": "user", "content": "one two"}
+    assert fit(message, 100).messages == fit([message], 100).messages == [message]
+    assert fit(message, 100, where=lambda one: False).messages == []

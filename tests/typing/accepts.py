@@ -65,6 +65,8 @@ def work(ctx: Context) -> None:
     ctx.turn_with(lambda turn: turn.update(run, status="BUSY"))
     ctx.prompt(run=run, max_tokens=1000, shares={"conversation": 0.4, "memories": 0.3}, format="anthropic")
     run.events(types=["TOOL_CALL", "WS_UPDATE_APPLIED", deploy])
+    run.events(types="TOOL_CALL")
+    run.events(types=deploy)
     page = run.events(limit=10)
     assert_type(page, Listing[strongroom.Event])
     for each in run.events(after=page.next):
@@ -131,6 +133,7 @@ def talk(ctx: Context) -> str:
     window = session.window(max_tokens=4000)
     assert_type(window, strongroom.Window)
     assert_type(window.total_tokens, int)
+    assert_type(strongroom.fit({"role": "user", "content": "Hello?"}, 100), strongroom.Window)
     return "\n".join(str(message["content"]) for message in window.messages)
 
 

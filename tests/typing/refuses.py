@@ -64,6 +64,7 @@ def working(ctx: Context) -> None:
     run.record("MILESTONE", {"reason": "x"})  # type: ignore[call-overload]
     run.record("TOOL_CALL", {"tool_name": "x"}, acter="a")  # type: ignore[call-overload]
     run.events(types=["TOOLCALL"])  # type: ignore[list-item]
+    run.events(types="TOOLCALL")  # type: ignore[arg-type]
     run.update_with(lambda ws: {"stauts": "BUSY"})  # type: ignore[arg-type, return-value]
     run.update_with(lambda ws: {"status": "BUZY"})  # type: ignore[arg-type, return-value]
     run.update_with(decides)  # type: ignore[arg-type]

@@ -58,7 +58,7 @@ def share_of(framing: Frame, room: int, summary_tokens: int | None, input_tokens
 
 @checked
 def fit(
-    messages: Sequence[Mapping[str, Any]],
+    messages: Mapping[str, Any] | Sequence[Mapping[str, Any]],
     budget: int,
     strategy: Strategy = "truncate_oldest",
     tokenizer: str | Tokenizer | Callable[[str], Any] = "default",
@@ -75,7 +75,7 @@ def fit(
     dangling: Dangling = "leave_out",
     starts_with: str | None = None,
 ) -> Window:
-    """Choose the messages of a list that fit into `budget` tokens. Nothing is changed; positions are list indexes.
+    """Choose the messages of a list, or one, that fit into `budget` tokens. Nothing is changed; positions are indexes.
 
     The same decisions as `Session.window`. `where` filters before the cut. `summarizer` must be a plain function here.
     """
@@ -90,6 +90,8 @@ def fit(
         dangling=dangling,
         starts_with=starts_with,
     )
+    if isinstance(messages, Mapping):
+        messages = [messages]
     costs = [count_message(message, framing.tokenizer) for message in messages]
     reasons = {place: "filtered" for place, message in enumerate(messages) if where and not where(message)}
     items = {
@@ -99,8 +101,8 @@ def fit(
         len(messages),
         sum(costs),
         True,
-        lambda start: range(start, len(messages)),
-        lambda: reversed(range(len(messages))),
+        lambda start: range(start, len(costs)),
+        lambda: reversed(range(len(costs))),
     )
     asked = [place for place in items if is_kept(messages[place], framing.keep_roles)]
     whole, halves = with_partners(asked, items)

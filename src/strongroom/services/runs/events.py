@@ -13,7 +13,7 @@ from strongroom.errors import NotFound
 from strongroom.operations import Operation, Plan, Prepared
 from strongroom.scope import Scope
 from strongroom.services.runs import state
-from strongroom.services.runs.ledger import PAGE, check_payload, event, recorded, require_types
+from strongroom.services.runs.ledger import PAGE, check_payload, event, recorded, wanted_types
 from strongroom.services.runs.state import Ref, find, load_of
 from strongroom.store import EXISTS, Append, Expect, Get, Range, Receipt, Write
 from strongroom.values import Event, Listing
@@ -68,9 +68,9 @@ async def follow(ref: Ref, ids: Mapping[str, Any], after: int, idle_seconds: flo
         await store.wait(ref.ledger, max(start, page.length), min(left, WAIT_SECONDS))
 
 
-async def events(ref: Ref, after: int, limit: int, types: Sequence[str] | None) -> Listing[Event]:
-    """Return up to `limit` events with a sequence id above `after`, of some types or all."""
-    require_types(types or ())
+async def events(ref: Ref, after: int, limit: int, types: str | Sequence[str] | None) -> Listing[Event]:
+    """Return up to `limit` events with a sequence id above `after`, of one type, some or all."""
+    wanted = None if types is None else wanted_types(types)
     found: list[Event] = []
     start = after
     while True:
@@ -78,7 +78,7 @@ async def events(ref: Ref, after: int, limit: int, types: Sequence[str] | None) 
         working_set = load_of(ref, document).working_set
         for record in page.records:
             start = record.index + 1
-            if types is None or record.type in types:
+            if wanted is None or record.type in wanted:
                 found.append(event(record, working_set))
                 if len(found) == limit:
                     return Listing(found, str(start) if start < page.length else None)

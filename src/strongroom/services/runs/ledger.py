@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import os
 from base64 import b64decode, b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from hashlib import sha256
 from struct import Struct as Packer
@@ -128,15 +128,20 @@ def check_payload(type: object, payload: object) -> Json:
     return stored
 
 
-def require_types(types: Sequence[object]) -> None:
-    """Refuse to look for events of a type that no ledger has. A `custom.` one may be registered in another process."""
+def wanted_types(types: object) -> list[str]:
+    """Return the types of events to look for, of which one may stand for a list of it; refuse those that no ledger has.
+    A `custom.` one may be registered in another process."""
+    if not isinstance(types, Iterable) or isinstance(types, (bytes, Mapping)):
+        raise InvalidInput(f"types must be a type of events or a list of them, not {shown(types)}", path="types")
+    wanted: list[str] = [types] if isinstance(types, str) else list(types)
     known = [*RESERVED, *_recordable()]
-    for type in types:
+    for type in wanted:
         if isinstance(type, str) and type.startswith("custom."):
             check_schema("ledger_event", type, part="custom_type", path="types")
         elif type not in known:
             allowed = f"there are {', '.join(known)}, and those that begin with custom."
             raise InvalidInput(f"no event type {shown(type)}; {_meant(type, known)}{allowed}", path="types")
+    return wanted
 
 
 def _recordable() -> list[str]:

@@ -124,9 +124,12 @@ class RunReader:
         return self._see(view(stored.working_set), stored)
 
     async def events(
-        self, *, after: Cursor = None, limit: Count = 100, types: Sequence[EventName] | None = None
+        self, *, after: Cursor = None, limit: Count = 100, types: EventName | Sequence[EventName] | None = None
     ) -> Listing[Event]:
-        """Return events in order, from the first one after sequence id `after`, or after a page: its `next`."""
+        """Return events in order, from the first one after sequence id `after`, or after a page: its `next`.
+
+        `types` is one type of events, or a list of them.
+        """
         return await events.events(self._ref, place_of(after), limit, types)
 
     async def follow(self, *, after: Cursor = None, idle_seconds: float | None = None) -> AsyncIterator[Event]:
