@@ -208,6 +208,20 @@ def test_commands_that_write_say_why_they_cannot(folder: Path) -> None:
     assert "opened read-only; nothing changed" in told.stderr
 
 
+def test_a_run_is_exported_from_a_read_only_file_by_the_command(folder: Path, tmp_path: Path) -> None:
+    furnish(folder / "agent.db")
+    lock(folder)
+    target = tmp_path / "open"
+    target.mkdir()
+    target.chmod(0o777)
+    before = (folder / "agent.db").read_bytes()
+    told = bound("-m", "strongroom", "runs", "export", "scraper", str(target / "run.zip"), cwd=folder)
+    assert (told.returncode, told.stderr) == (0, "")
+    assert (folder / "agent.db").read_bytes() == before
+    with strongroom.open("memory://") as ctx:
+        assert ctx.runs.restore(target / "run.zip").id == "scraper"
+
+
 def test_a_read_only_file_is_copied_by_the_command(folder: Path, tmp_path: Path) -> None:
     furnish(folder / "agent.db")
     lock(folder)
@@ -414,6 +428,17 @@ def test_whatever_writes_is_refused(reader: ReadOnlyStore) -> None:
         with pytest.raises(Unavailable, match="opened read-only; nothing changed") as refused:
             write()
         assert refused.value.reason == "read_only"
+
+
+async def test_an_export_that_cannot_be_recorded_names_the_one_that_is_not(tmp_path: Path) -> None:
+    furnish(tmp_path / "agent.db")
+    async with await strongroom.aopen(tmp_path / "agent.db", read_only=True) as ctx:
+        run = await ctx.runs.get("scraper")
+        with pytest.raises(Unavailable, match=r"opened read-only; nothing changed in it; .*record=False") as refused:
+            await run.export(tmp_path / "a.zip")
+        assert refused.value.reason == "read_only" and (tmp_path / "a.zip").exists()
+        assert (await run.export(tmp_path / "b.zip", record=False)).run_id == "scraper"
+    assert (tmp_path / "a.zip").read_bytes() == (tmp_path / "b.zip").read_bytes()
 
 
 async def test_async_code_is_refused_too_and_reads(tmp_path: Path) -> None:

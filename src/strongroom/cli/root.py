@@ -256,6 +256,11 @@ def how_to_open(url: str, *, looking: bool = False) -> dict[str, Any]:
     return {"read_only": True} if read_only else options()  # which are for those who write
 
 
+def may_record() -> bool:
+    """Tell whether what a command reads can be told of in the store too: not in a file that is only read."""
+    return is_server(address()) or "read_only" not in how_to_open(address())
+
+
 @contextmanager
 def opened(url: str | None = None, *, create: bool = False, looking: bool = False, **more: Any) -> Iterator[Store]:
     """Open the store itself, for work that knows no spaces."""

@@ -30,7 +30,7 @@ from strongroom.cli.output import (
     wants_json,
     working,
 )
-from strongroom.cli.root import Count, argument, cli, context, me
+from strongroom.cli.root import Count, argument, cli, context, may_record, me
 from strongroom.encryption import PACK_VARIABLE
 from strongroom.errors import Damaged, InvalidInput, NotFound
 from strongroom.payloads import EventType
@@ -287,10 +287,12 @@ def fork_run(run_id: str, seq: int | None, new_id: str | None, actor: str) -> No
 @click.option("--encrypt", is_flag=True, help="Under the key that STRONGROOM_PACK_KEY names, or is asked for.")
 @ACTOR
 def export_run(run_id: str, path: str, signing_key: str | None, encrypt: bool, actor: str) -> None:
-    """Write everything of a run to a resume pack."""
+    """Write everything of a run to a resume pack, and record that in its ledger, unless the file is read-only."""
     key = secret(PACK_VARIABLE, "the key of the pack", confirm=True) if encrypt else None
     with context() as ctx, working("packing"):
-        made = ctx.runs.get(run_id).export(path, signing_key=_signing(signing_key), key=key, actor=actor)
+        made = ctx.runs.get(run_id).export(
+            path, signing_key=_signing(signing_key), key=key, record=may_record(), actor=actor
+        )
     size = Path(path).stat().st_size
     signed = ", signed" if made.signed else ""
     done(made, "written: {} ({} bytes, {}{})", path, f"{size:,}", many(made.head.length, "event"), signed)

@@ -26,7 +26,7 @@ import msgspec
 
 from strongroom.codec import ENVELOPE, Json, encode, pack
 from strongroom.encryption import Secret
-from strongroom.errors import Conflict, Damaged, InvalidInput
+from strongroom.errors import Conflict, Damaged, InvalidInput, Unavailable
 from strongroom.files import path_of, writing
 from strongroom.operations import Operation, Plan, perform, refusing
 from strongroom.schemas import check as check_schema
@@ -173,9 +173,12 @@ async def to_file(
     commit_id: str | None,
 ) -> Pack:
     """Write the run to a file and tell so in its ledger."""
+    made: Pack | None = None
 
     async def written() -> Pack:
-        return await unrecorded(ref, path, memories=memories, signing_key=signing_key, key=key, pointers=pointers)
+        nonlocal made
+        made = await unrecorded(ref, path, memories=memories, signing_key=signing_key, key=key, pointers=pointers)
+        return made
 
     # The signing key never leaves this process, nor does the path: what an id stands for is told by their hashes. Of
     # what encrypts only whether there is any: a hash of a passphrase would help to guess it.
@@ -186,7 +189,15 @@ async def to_file(
         said.append("encrypted")
     if pointers:
         said.append({"pointers": checked_pointers(pointers)})
-    return await told(ref, sha256(encode(said)).hexdigest(), written, actor=actor, commit_id=commit_id)
+    try:
+        return await told(ref, sha256(encode(said)).hexdigest(), written, actor=actor, commit_id=commit_id)
+    except Unavailable as problem:
+        if problem.reason == "read_only" and made is not None:  # the store is, not the place of the file
+            told_more = (
+                "the pack is written, and only its record in the run's ledger is not: record=False asks for none"
+            )
+            problem.args = (f"{problem} in it; {told_more}",)
+        raise
 
 
 async def told(
