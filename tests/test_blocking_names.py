@@ -17,8 +17,20 @@ import pytest
 
 import strongroom
 import strongroom.blocking
-from strongroom.dispatch import Dispatcher
+from strongroom.blocking.files import Files
+from strongroom.blocking.memories import Memories
+from strongroom.blocking.registry import Registry
+from strongroom.blocking.runs import Runs
+from strongroom.blocking.sessions import Sessions
+from strongroom.blocking.threads import Threads
+from strongroom.dispatch import AsyncDispatcher, Dispatcher
 from strongroom.errors import InvalidInput, StrongroomError
+from strongroom.services.files.files import AsyncFiles
+from strongroom.services.memories.memories import AsyncMemories
+from strongroom.services.runs.runs import AsyncRuns
+from strongroom.services.sessions.sessions import AsyncSessions
+from strongroom.services.threads.registry import AsyncRegistry
+from strongroom.services.threads.threads import AsyncThreads
 from strongroom.values import Listing
 from tests.server.serving import served
 
@@ -55,6 +67,34 @@ def test_help_and_the_signature_of_a_class_tell_of_blocking_names_only(handle: t
 def test_the_hints_of_a_method_can_be_evaluated_and_are_of_blocking_types(handle: type) -> None:
     for name in methods(handle):
         assert "Async" not in repr(typing.get_type_hints(getattr(handle, name))), name
+
+
+TWINS: list[tuple[type, type]] = [
+    *((strongroom.Context, strongroom.AsyncContext), (strongroom.Run, strongroom.AsyncRun), (Runs, AsyncRuns)),
+    *((strongroom.Session, strongroom.AsyncSession), (Sessions, AsyncSessions), (Memories, AsyncMemories)),
+    *((strongroom.Thread, strongroom.AsyncThread), (Threads, AsyncThreads), (Registry, AsyncRegistry)),
+    *((strongroom.Turn, strongroom.AsyncTurn), (Files, AsyncFiles), (Dispatcher, AsyncDispatcher)),
+]
+# What only one of the two has: the way from blocking code to async code, a property of what is an attribute there, and
+# what other services of ours call.
+ONE_SIDED = {
+    "Context": {"awaitable"},
+    "Memories": {"pack_items", "unpack_writes"},
+    "Threads": {"limits", "entry", "plan", "slots", "thread"},
+}
+
+
+@pytest.mark.parametrize(("blocking", "original"), TWINS, ids=lambda kind: kind.__name__)
+def test_twins_have_the_same_names_methods_and_properties(blocking: type, original: type) -> None:
+    names, others = ({name for name in dir(kind) if not name.startswith("_")} for kind in (blocking, original))
+    assert names ^ others == ONE_SIDED.get(blocking.__name__, set())
+
+
+def test_a_session_tells_who_counts_its_tokens() -> None:
+    with strongroom.open("memory://") as ctx:
+        session = ctx.sessions.open("s")
+        session.append({"role": "user", "content": "tea"})
+        assert session.tokenizer.name == session.info().tokenizer
 
 
 def test_what_gives_a_handle_says_so_in_its_hints() -> None:

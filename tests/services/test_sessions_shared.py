@@ -13,10 +13,7 @@ from typing import Any
 import pytest
 
 import strongroom
-from strongroom.blocking.sessions import Session, Sessions
 from strongroom.bridge import can_search
-from strongroom.services.sessions.session import AsyncSession
-from strongroom.services.sessions.sessions import AsyncSessions
 from strongroom.store import Key, Range, ask
 from tests.services.test_sessions import HELLO, said
 
@@ -113,9 +110,3 @@ def test_memory_does_not_grow_with_the_session(tmp_path: Path) -> None:
             assert tracemalloc.get_traced_memory()[1] < 5_000_000  # loading it all takes 7
         finally:
             tracemalloc.stop()
-
-
-def test_the_blocking_and_the_async_session_have_the_same_methods() -> None:
-    for twin, original in ((Session, AsyncSession), (Sessions, AsyncSessions)):
-        public = {name for name in vars(original) if not name.startswith("_")}
-        assert public <= set(dir(twin))

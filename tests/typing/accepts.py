@@ -126,6 +126,7 @@ def pass_on(run: Run, type: str, payload: dict[str, Any]) -> None:
 def talk(ctx: Context) -> str:
     session = ctx.sessions.open("support-7", title="Help")
     assert_type(session, Session)
+    assert_type(session.tokenizer, strongroom.Tokenizer)
     session.append({"role": "user", "content": "My scraper gets HTTP 429."})
     session.append([{"role": "user", "content": "Hello?"}, {"role": "assistant", "content": "Slow down."}])
     said: list[MessageHit] = session.search("scraper")

@@ -13,6 +13,7 @@ from strongroom.meant import Meant, Unsettable
 from strongroom.services.sessions.session import AsyncSession
 from strongroom.services.sessions.sessions import AsyncSessions
 from strongroom.services.sessions.values import Message
+from strongroom.tokens import Tokenizer
 
 
 @got_by("`ctx.sessions.open(session_id)`", lambda given: isinstance(given, AsyncSession))
@@ -56,6 +57,11 @@ class Session(Unsettable):
     def created_at(self) -> datetime:
         """When it was opened first."""
         return self._async.created_at
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """Who counts the session's tokens, as this handle knows it."""
+        return self._async.tokenizer
 
     append = blocking(AsyncSession.append)
     replace = blocking(AsyncSession.replace)
