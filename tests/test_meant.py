@@ -8,6 +8,8 @@ import pickle
 import re
 import subprocess
 import sys
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 from unittest.mock import create_autospec
 
@@ -22,6 +24,8 @@ from strongroom.blocking.sessions import Sessions
 from strongroom.blocking.threads import Threads
 from strongroom.errors import InvalidInput
 from strongroom.meant import _SAID, ARGUMENTS, ATTRIBUTES, Meant
+from strongroom.services.memories.lens import Filters
+from strongroom.services.memories.memories import AsyncMemories
 from strongroom.services.memories.values import Hit, Written
 
 BLOCKING: list[type] = [
@@ -241,6 +245,43 @@ def test_a_filter_of_others_is_answered_with_ours(call: str, given: str, meant: 
     said = rf"^there is no filter '{given}'; did you mean {meant}\?; there are scope, user_id, "
     with strongroom.open("memory://") as ctx, pytest.raises(InvalidInput, match=said):
         getattr(ctx.memories, call)(*["tea"] * (call == "search"), **{given: "x"})
+
+
+@pytest.mark.parametrize("call", ["search", "list", "at"])
+def test_whoever_says_what_is_no_filter_reads_of_all_that_may_be_said(call: str) -> None:
+    given: dict[str, list[Any]] = {"search": ["tea"], "list": [], "at": [datetime.now(UTC)]}
+    with strongroom.open("memory://") as ctx, pytest.raises(InvalidInput) as refused:
+        getattr(ctx.memories, call)(*given[call], zzz=True)
+    taken = inspect.signature(getattr(AsyncMemories, call)).parameters
+    said = {name for name, one in taken.items() if one.kind is one.KEYWORD_ONLY or name == "k"}
+    assert {*said, *Filters.__annotations__} == set(
+        re.findall(r"\w+", str(refused.value).partition("there are ")[2])
+    ) - {*("and", "besides", "them")}
+
+
+def test_fields_given_as_a_mapping_are_told_to_be_passed_by_name() -> None:
+    with strongroom.open("memory://") as ctx:
+        run: Any = ctx.runs.create(objective="o")
+        with pytest.raises(
+            TypeError, match=r"^Run\.update\(\): .*\(fields are passed by name: update\(status=\.\.\.\)\); "
+        ):
+            run.update({"status": "BUSY"})
+        with pytest.raises(
+            TypeError, match=r"^Run\.update\(\): .*\(fields are passed by name: update\(name=\.\.\.\)\); "
+        ):
+            run.update(0)
+        assert run.refresh().seq == 0
+
+
+@pytest.mark.parametrize("address", ["memory://", "agent.db"])
+def test_a_message_without_its_sender_is_answered_with_a_class_that_users_know(
+    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with strongroom.open(address) as ctx:
+        threads: Any = ctx.threads
+        with pytest.raises(TypeError, match=r"^Threads\.append\(\).* missing .*'from_id'"):
+            threads.append("t", {"x": 1})
 
 
 @pytest.mark.parametrize("one", [False, True])

@@ -31,6 +31,7 @@ T = TypeVar("T", bound=Callable[..., Any])
 MOST = 1_000_000_000
 Count = Annotated[int, Meta(ge=1, le=MOST)]
 
+_BY_PLACE = {inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD}
 _SECRET = {"key", "new_key", "signing_key"}  # arguments that no message shows
 
 
@@ -110,8 +111,20 @@ def explained(
         if unknown and not any(each.kind is each.VAR_KEYWORD for each in taken):
             # Said before what is missing, as Python does of a function: a wrong word is why a right one is not there.
             told = f"got an unexpected keyword argument {unknown!r:.80}"
+        elif told == "too many positional arguments":
+            told += _by_name(function.__name__, signature, args[-1])
         return TypeError(f"{whose}{function.__name__}(): {told}; {takes(names, unknown)}")
     return None
+
+
+def _by_name(call: str, signature: inspect.Signature, given: object) -> str:
+    """Return how to write what was passed by its place to what takes any names: as a mapping of them, mostly."""
+    any_names = next((each.name for each in signature.parameters.values() if each.kind is each.VAR_KEYWORD), None)
+    if any_names is None:
+        return ""
+    words = [name for name in given if isinstance(name, str)] if isinstance(given, Mapping) else []
+    written = ", ".join(f"{name:.80}=..." for name in words[:3]) or "name=..."
+    return f" ({any_names} are passed by name: {call}({written}))"
 
 
 def whole_number(least: int, most: int) -> str:
@@ -189,8 +202,11 @@ def _checked(method: Callable[..., Any]) -> Callable[..., Any]:
                 kwargs[name] = hidden(kwargs[name])  # in the frame of our caller, too: it is the same mapping
         if quick is None:
             rules.update(_rules(method))
-            order[:] = inspect.signature(method).parameters
-            told = "; nothing changed" if "commit_id" in order else ""  # whatever writes can be repeated by an id
+            signature = inspect.signature(method)
+            order[:] = [each.name for each in signature.parameters.values() if each.kind in _BY_PLACE]
+            told = (
+                "; nothing changed" if "commit_id" in signature.parameters else ""
+            )  # whatever writes can be repeated by an id
             quick = {name: rule.quick for name, rule in rules.items()}
         for name, value in kwargs.items():
             if name in quick and type(value) not in quick[name]:

@@ -90,6 +90,14 @@ async def test_a_diff_names_fields_and_items(ctx: Any) -> None:
     assert (later.added, later.removed) == (("c",), ("a",))
 
 
+async def test_a_diff_goes_up_to_what_is_there_now(ctx: Any) -> None:
+    run = await ctx.runs.create(objective="o")
+    await run.update(status="BUSY")
+    older = await ctx.runs.get(run.id)
+    await run.update(next_action="fetch")
+    assert await older.diff(0) == await run.diff(0, 2) and (await older.diff(2)).changes == ()
+
+
 async def test_a_rollback_is_a_new_update(ctx: Any) -> None:
     run = await ctx.runs.create(objective="o")
     await run.update(next_action="one")

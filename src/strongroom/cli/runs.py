@@ -183,7 +183,7 @@ def diff_run(run_id: str, from_seq: int, to_seq: int | None) -> None:
     """Show what changed between two updates (default: until now)."""
     with context() as ctx:
         run = ctx.runs.get(run_id)
-        found = run.diff(from_seq, run.seq if to_seq is None else to_seq)
+        found = run.diff(from_seq, to_seq)
     if wants_json():
         as_json(found)
         return

@@ -9,6 +9,7 @@ from typing import Any, TypedDict, cast, get_args
 from msgspec import Struct
 
 from strongroom.errors import InvalidInput
+from strongroom.meant import meant_argument
 from strongroom.services.memories import keys
 from strongroom.services.memories.conditions import Test, condition
 from strongroom.services.memories.decisions import expired
@@ -59,13 +60,14 @@ class Lens(Struct, frozen=True):
     test: Test | None = None
 
     @classmethod
-    def of(cls, filters: Filters | Mapping[str, Any], *, everyone: bool = False) -> Lens:
-        """Make a lens, or raise `InvalidInput`: a filter that is misspelt must not show more than was meant."""
+    def of(cls, filters: Filters | Mapping[str, Any], *, everyone: bool = False, besides: Sequence[str] = ()) -> Lens:
+        """Make a lens, or raise `InvalidInput`: a filter that is misspelt must not show more than was meant.
+
+        `besides` is what else may be said where the filters are.
+        """
         for field, value in filters.items():
             if field not in Filters.__annotations__:
-                known = ", ".join(Filters.__annotations__)
-                meant = f"{_COUNTS[field]} says how many; " if field in _COUNTS else ""
-                raise InvalidInput(f"there is no filter {field!r:.60}; {meant}there are {known}")
+                raise InvalidInput(_no_filter(field, besides))
             allowed = _CHOICES.get(field)
             if allowed is not None and value not in allowed:
                 raise InvalidInput(f"{field} must be one of {', '.join(map(str, allowed))}, not {value!r:.60}")
@@ -125,3 +127,16 @@ class Lens(Struct, frozen=True):
                 return False
         after, before = self.happened_after, self.happened_before
         return (after is None or memory.told_at >= after) and (before is None or memory.told_at < before)
+
+
+def _no_filter(word: str, besides: Sequence[str]) -> str:
+    """Return what to say of what is no filter: what was meant, and all that there is."""
+    known = [*Filters.__annotations__]
+    if word in _COUNTS:
+        meant = f"{_COUNTS[word]} says how many; "
+    else:
+        ours = meant_argument(word, [*besides, *known])
+        meant = f"did you mean {ours}?; " if ours else ""
+    return (
+        f"there is no filter {word!r:.60}; {meant}there are {', '.join(known)}, and besides them {', '.join(besides)}"
+    )

@@ -28,7 +28,7 @@ from typing import Any, Unpack
 from strongroom.arguments import Count, checked, require_positive
 from strongroom.embedders import Embedder
 from strongroom.errors import InvalidInput, Unavailable
-from strongroom.meant import Meant, meant_argument
+from strongroom.meant import Meant
 from strongroom.retrieval import Reranker
 from strongroom.scope import Scope
 from strongroom.services.erasing import waiting
@@ -63,6 +63,10 @@ from strongroom.services.memories.vectors import Vectors
 from strongroom.store import Get
 from strongroom.values import moment
 from strongroom.vectors import VectorIndex
+
+# What a call takes beside the filters.
+SEARCHED = ("k", "mode", "rerank", "half_life_days", "now")
+PAGED = ("after", "limit", "everyone")
 
 
 @checked
@@ -131,11 +135,10 @@ class AsyncMemories(Review, OneLine, Learner, Meant):
         recent at `now` gets a little more.
         """
         require_positive(half_life_days=half_life_days)
-        _refuse_others(filters, "k")
         if now is not None and now.tzinfo is None:
             raise InvalidInput("now must be an aware time, such as datetime.now(UTC)")
         recent = None if half_life_days is None else (half_life_days, now)
-        return await self._search.search(query, k, mode, Lens.of(filters), rerank, recent)
+        return await self._search.search(query, k, mode, Lens.of(filters, besides=SEARCHED), rerank, recent)
 
     async def get(self, memory_id: str) -> Memory:
         """Return a memory, whatever its status."""
@@ -155,8 +158,7 @@ class AsyncMemories(Review, OneLine, Learner, Meant):
         `status=None` lists all of them, whatever became of them; `everyone` those of all users and projects of
         the space. A page may be short and still have a `next`.
         """
-        _refuse_others(filters, "limit")
-        lens = Lens.of(filters, everyone=everyone)
+        lens = Lens.of(filters, everyone=everyone, besides=("status", *PAGED))
         now = moment(self._scope.clock())
         memories, next, bad = await page(self._scope, lens, {"status": status} if status else {}, after, limit)
         shown = [memory for memory in memories if lens.shows(memory, now, status=status)]
@@ -184,8 +186,7 @@ class AsyncMemories(Review, OneLine, Learner, Meant):
         """Return the memories that were active at that time, a page at a time, as `list` does."""
         if time.tzinfo is None:
             raise InvalidInput("at() needs an aware time, such as datetime.now(UTC)")
-        _refuse_others(filters, "limit")
-        lens = Lens.of(filters, everyone=everyone)
+        lens = Lens.of(filters, everyone=everyone, besides=PAGED)
         memories, next, bad = await page(self._scope, lens, {}, after, limit)
         return Results([memory for memory in memories if lens.showed(memory, time)], next=next, damaged=bad)
 
@@ -295,11 +296,3 @@ class AsyncMemories(Review, OneLine, Learner, Meant):
         found = await self._scope.get_all([Get(self._scope.key(keys.MEMORY, id)) for id in sorted(ids)])
         memories = [load(document, Memory) for document in found if document is not None]
         return {memory.id: memory for memory in memories}
-
-
-def _refuse_others(filters: Mapping[str, Any], counted: str) -> None:
-    """Refuse a filter by the name that others have for it, with ours. A lens refuses whatever else is none."""
-    known = Filters.__annotations__
-    for word in filters:
-        if word not in known and word not in ("k", "limit") and (ours := meant_argument(word, [counted, *known])):
-            raise InvalidInput(f"there is no filter {word!r:.60}; did you mean {ours}?; there are {', '.join(known)}")

@@ -200,10 +200,11 @@ class RunReader:
         """Return the working set as it was after update `seq`."""
         return view(await history.at(await read(self._ref), seq))
 
-    async def diff(self, from_seq: int, to_seq: int) -> Diff:
-        """Return what differs between two versions, field by field."""
+    async def diff(self, from_seq: int, to_seq: int | None = None) -> Diff:
+        """Return what differs between two versions (the later one is by default what is there now), field by field."""
         stored = await read(self._ref)
-        return history.diff(await history.at(stored, from_seq), await history.at(stored, to_seq))
+        after = stored.working_set if to_seq is None else await history.at(stored, to_seq)
+        return history.diff(await history.at(stored, from_seq), after)
 
     async def replay(self) -> AsyncIterator[Step]:
         """Yield every event up to now, in order, with the working set after it."""
