@@ -36,7 +36,7 @@ ASYNC: list[type] = [
     *(strongroom.AsyncContext, strongroom.AsyncRun, strongroom.AsyncSession, strongroom.AsyncThread),
     strongroom.AsyncTurn,
 ]
-VALUES: list[type] = [strongroom.Batch, strongroom.Prompt, strongroom.Window, Written, Hit]
+VALUES: list[type] = [strongroom.Batch, strongroom.Prompt, strongroom.Window, strongroom.Brief, Written, Hit]
 
 
 def told(thing: object, name: str) -> str:
@@ -72,6 +72,8 @@ TYPED = [
     ("thread.messages", "thread.slice()"),
     ("batch.approve", "ctx.memories.commit(batch, reviewer=...)"),
     ("hit.metadata", "hit.memory.metadata"),
+    ("brief.tokens", "brief.total_tokens"),
+    ("brief.content", "brief.text"),
 ]
 
 
@@ -93,6 +95,7 @@ def things(ctx: Any) -> dict[str, Any]:
         "hit": ctx.memories.search("tea", user_id="ana")[0],
         "prompt": ctx.prompt(session=session, max_tokens=500),
         "window": session.window(max_tokens=500),
+        "brief": run.brief(),
         "strongroom": strongroom,
     }
 

@@ -2,7 +2,8 @@
 
 Two tables, one of attributes and one of arguments, in words of LangGraph, mem0, the OpenAI Agents SDK, ADK and Redis.
 They are looked at only once Python has found nothing, so whoever asks on purpose (`hasattr`, `copy`, a mock) gets the
-AttributeError it expects. Type checkers see none of it: a `__getattr__` would make every mistake legal.
+AttributeError it expects. Type checkers see none of it: a `__getattr__` would make every mistake legal. A class that
+has one pays for it at every attribute that is there, so what comes by the hundred (events, memories) has none.
 """
 
 from __future__ import annotations
@@ -178,6 +179,11 @@ _SAID: dict[str, dict[str, str]] = {
         "text content prompt": "`prompt.messages`",
         "tokens usage": "`prompt.total_tokens`; by part: `prompt.receipt`",
         "left_out parts query": "`prompt.receipt.{}`",
+    },
+    "Brief": {
+        "content prompt messages": "`brief.text`",
+        "tokens usage": "`brief.total_tokens`",
+        "left_out tokenizer": "`brief.receipt.{}`",
     },
     "Window": {
         "text content prompt": "`window.messages`",

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from strongroom.errors import InvalidInput
+from strongroom.meant import Meant
 from strongroom.payloads import ErrorTold as ErrorTold
 from strongroom.payloads import ModelAction as ModelAction
 from strongroom.payloads import ModelUpdate as ModelUpdate
@@ -448,7 +449,7 @@ class BriefReceipt(Struct, frozen=True, kw_only=True):
 
 
 @shown_by("text", "total_tokens")
-class Brief(Struct, frozen=True):
+class Brief(Meant, Struct, frozen=True):
     """The text to put before a model, never over its budget.
 
     >>> ctx = strongroom.open("memory://")
