@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 import sys
+from collections.abc import Iterator
 from linecache import getline
 from pathlib import Path
 from types import FrameType
 from typing import Any
+
+import pytest
 
 from strongroom.backends import sqlite
 from strongroom.backends.sqlite import SqliteStore
@@ -41,6 +45,15 @@ class Interrupt:
 
     def __exit__(self, *_: object) -> None:
         sys.settrace(None)
+
+
+@pytest.fixture(autouse=True)
+def nobody_elses_garbage() -> Iterator[None]:
+    """What other tests left is not collected in between: Python passes over what is raised there."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
 
 
 def record(id: str) -> Commit:
