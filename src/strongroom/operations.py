@@ -97,6 +97,10 @@ class Undecided(Exception):
     """An operation waits for its caller's decision: there is none yet, or it is about what is no longer so."""
 
 
+def look_again(conflict: Conflict) -> None:
+    """The `refusal` of a plan that is made anew about what is there now."""
+
+
 class Plan(Struct, Generic[T], frozen=True):
     """What one attempt wants to write, and what is then answered.
 
@@ -108,7 +112,7 @@ class Plan(Struct, Generic[T], frozen=True):
     writes: Sequence[Write]
     result: Callable[[Receipt], T]
     answer: Json | None = None
-    refusal: Callable[[Conflict], StrongroomError | None] = lambda conflict: None
+    refusal: Callable[[Conflict], StrongroomError | None] = look_again
     owes: bool = False
 
 

@@ -32,6 +32,7 @@ from strongroom.operations import (
     Plan,
     Prepared,
     again,
+    look_again,
     made_here,
     nothing,
     perform,
@@ -167,24 +168,25 @@ class AsyncSession(SessionReader, Unsettable):
             "append", made.content(), commit_id, made.besides(where, tokenizer, expected_revision)
         )
         operation = msgspec.structs.replace(operation, life=mine.life)
-        known = EXISTS if commit_id is None else seen[1] if seen is not None and seen[0] == mine.life else None
+        # What to expect of the document without a look at it; None if that is not known.
+        blindly = EXISTS if commit_id is None else seen[1] if seen is not None and seen[0] == mine.life else None
 
         def look_next(conflict: Conflict) -> None:
-            nonlocal known
-            known = None
+            nonlocal blindly
+            blindly = None
 
         async def attempt() -> Plan[list[Message]]:
-            nonlocal known
-            length, versions, at, state = 0, dict[str, int](), where.clock(), mine
-            expects, refusal = [Expect(self._key, known or EXISTS)], self._gone if known == EXISTS else look_next
-            if made.needs_length or expected_revision is not None or known is None:
+            at = where.clock()
+            if blindly is not None and not made.needs_length and expected_revision is None:
+                length, versions, state = 0, dict[str, int](), mine
+                expects, refusal = [Expect(self._key, blindly)], self._gone if blindly == EXISTS else look_next
+            else:
                 notes = [Get(id_key(self._key, one)) for one in made.ids]
                 view, noted = await look(where, self.id, self._counter, *notes)
+                expects, refusal = [Expect(self._key, EXISTS)], self._gone
                 if commit_id is not None:
                     self._require_here(view, mine.life)
-                    known = view.version
-                    expects = [Expect(self._key, known)]
-                if made.ids:  # their notes tell a place, which must be of the session that they are written to
+                if commit_id is not None or made.ids:  # whose notes tell a place, which must be of this very session
                     expects, refusal = [Expect(self._key, view.version)], look_again
                 if expected_revision is not None:
                     require_revision(view, expected_revision)
@@ -460,10 +462,6 @@ class AsyncSession(SessionReader, Unsettable):
             return await perform(self._scope, operation, lambda: attempt(operation.life), replay)
 
         return await self._in_its_life(forked)
-
-
-def look_again(conflict: Conflict) -> None:
-    """The refusal of what can tell by looking again why it was refused."""
 
 
 async def _cut(receipt: Receipt) -> Cut:
