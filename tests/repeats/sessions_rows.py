@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from strongroom.errors import NotFound
 from strongroom.tokens import Custom
 from tests.repeats.rows import Call, Row
 
@@ -76,11 +77,19 @@ async def id_of(making: Awaitable[Any]) -> str:
     return id
 
 
+async def got(ctx: Any, id: str) -> Any:
+    """Return a handle, None once it is gone: the operation is the same."""
+    try:
+        return await ctx.sessions.get(id)
+    except NotFound:
+        return None
+
+
 def deleting(place: int, by_handle: bool = False) -> Call:
     async def call(ctx: Any, state: Any, commit_id: str | None) -> Any:
-        there = state[place] in [info.id for info in await ctx.sessions.list()]
-        if by_handle and there:  # once it is gone there is no handle to be had; the operation is the same
-            await (await ctx.sessions.get(state[place])).delete(commit_id=commit_id)
+        handle = await got(ctx, state[place]) if by_handle else None
+        if handle is not None:
+            await handle.delete(commit_id=commit_id)
         else:
             await ctx.sessions.delete(state[place], commit_id=commit_id)
         assert state[place] not in [info.id for info in await ctx.sessions.list()]
@@ -90,8 +99,9 @@ def deleting(place: int, by_handle: bool = False) -> Call:
 
 def erasing(place: int, by_handle: bool = False) -> Call:
     async def call(ctx: Any, state: Any, commit_id: str | None) -> Any:
-        if by_handle and state[place] in [info.id for info in await ctx.sessions.list()]:
-            return await (await ctx.sessions.get(state[place])).erase(all=True, commit_id=commit_id)
+        handle = await got(ctx, state[place]) if by_handle else None
+        if handle is not None:
+            return await handle.erase(all=True, commit_id=commit_id)
         return await ctx.sessions.erase(state[place], commit_id=commit_id)
 
     return call

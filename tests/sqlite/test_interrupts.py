@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from collections.abc import Iterator
 from linecache import getline
@@ -100,3 +101,25 @@ def test_an_interrupt_at_any_step_of_a_read_leaves_the_next_one_a_snapshot_of_it
             one, other = ask(store, Range(LOG, 0, 0), Range(LOG, 0, 0))
             assert one.length == other.length == step
         assert step > 20
+
+
+def test_an_interrupt_at_any_step_of_closing_closes_nothing_of_somebody_else(tmp_path: Path) -> None:
+    """What is opened next has the numbers that were just given back."""
+    path, step, interrupted = tmp_path / "agent.db", 0, True
+    while interrupted:
+        step += 1
+        store = SqliteStore(path)
+        store.commit(record(f"c{step}"))
+        try:
+            with Interrupt(step) as interrupt:
+                store.close()
+            interrupted = interrupt.left <= 0
+        except KeyboardInterrupt:
+            pass
+        others = [os.open(tmp_path, os.O_RDONLY) for _ in range(20)]
+        store.close()
+        del store
+        gc.collect()
+        for other in others:
+            os.close(other)
+    assert step > 20

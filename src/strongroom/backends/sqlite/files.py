@@ -267,9 +267,9 @@ class Queue:
         if self._flag is not None:
             self._flag.close()
             self._flag = None
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        fd, self._fd = self._fd, -1  # first: an interrupt in between must not have it closed twice, as somebody else's
+        if fd >= 0:
+            os.close(fd)
 
     def _enter(self, deadline: float) -> None:
         if fcntl is None:  # pragma: no cover

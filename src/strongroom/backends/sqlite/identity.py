@@ -152,9 +152,9 @@ class Events:
         return True
 
     def close(self) -> None:
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        fd, self._fd = self._fd, -1  # first: an interrupt in between must not have it closed twice, as somebody else's
+        if fd >= 0:
+            os.close(fd)
 
     __del__ = close  # a user may have 128 such queues: a store that nobody closed must not keep one
 

@@ -157,8 +157,8 @@ class Log:
 
     def close(self) -> None:
         """Let go of the file, which may be another one when it is looked at again."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        fd, self._fd = self._fd, -1  # first: an interrupt in between must not have it closed twice, as somebody else's
+        if fd >= 0:
+            os.close(fd)
 
     __del__ = close
