@@ -215,7 +215,7 @@ async def each_effect_once(store: AsyncStore, results: Sequence[Any]) -> None:
 @pytest.mark.parametrize("clocks", [(1, 1), (1, LATE)], ids=["fresh lease", "lease over"])
 def test_two_workers_have_each_effect_once(clocks: tuple[int, int]) -> None:
     programs = [worker("one", now=clocks[0]), worker("two", now=clocks[1])]
-    explored = explore(programs, each_effect_once, setup=post)
+    explored = explore(programs, each_effect_once, setup=post, reads_in_order=True)
     assert explored.failure is None, str(explored.failure)
 
 
@@ -242,7 +242,7 @@ async def each_effect_once_and_no_suspicion(store: AsyncStore, results: Sequence
 @pytest.mark.parametrize("clocks", [(1, 1), (1, LATE)], ids=["fresh lease", "lease over"])
 def test_two_workers_that_take_a_thread_over_have_each_effect_once(clocks: tuple[int, int]) -> None:
     programs = [worker("one", now=clocks[0]), worker("two", now=clocks[1])]
-    explored = explore(programs, each_effect_once_and_no_suspicion, setup=abandon)
+    explored = explore(programs, each_effect_once_and_no_suspicion, setup=abandon, reads_in_order=True)
     assert explored.failure is None, str(explored.failure)
 
 
