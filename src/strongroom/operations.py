@@ -69,7 +69,7 @@ class Operation(Struct, frozen=True):
 
     `content` is the arguments by their names. `besides` are arguments that are no part of what the id stands for;
     `source` opens bytes that go with them. `life` tells what has the target's name now from what had it before it was
-    deleted: an id that was used for the one says nothing about the other.
+    deleted: an id that was used for the one says nothing about the other. If it is `of_all_lives`, it is refused there.
     """
 
     name: str
@@ -79,6 +79,7 @@ class Operation(Struct, frozen=True):
     besides: Json | None = None
     source: Source | None = None
     life: str = ""
+    of_all_lives: bool = False
 
 
 class Performer(Protocol):
@@ -368,6 +369,8 @@ def identify(operation: Operation) -> tuple[str, bytes]:
         return _new_id.get()(), digest
     if is_ours(require_name(given, "a commit id")):
         return given[1:], digest
+    if operation.of_all_lives:
+        about = _joined(operation.name, target.kind, target.id, "")
     return _CHOSEN + blake2b(about + given.encode(), digest_size=DIGEST_BYTES).hexdigest(), digest
 
 

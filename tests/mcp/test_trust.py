@@ -6,6 +6,8 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+import pytest
+
 from strongroom import AsyncContext, Policy
 from strongroom.mcp.data import NOTICE, Data, beginning, data, fenced, fitting, message_data
 from strongroom.unseen import spelt
@@ -135,6 +137,23 @@ async def test_what_a_tool_brought_in_is_trusted_by_nobody(ctx: AsyncContext, co
         assert trust == {"user": "unverified", "assistant": "unverified", "tool": "untrusted"}
         event = (await call(client, "run_get", run_id="run", limit=1))["events"][0]
         assert event["payload"]["trust"] == "untrusted"
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": "page"}]},
+        {"role": "assistant", "content": [{"type": "web_search_tool_result", "content": []}]},
+        {"role": "user", "parts": [{"function_response": {"name": "look", "response": {}}}]},
+        {"role": "user", "parts": [{"functionResponse": {"name": "look", "response": {}}}]},
+        {"role": "user", "content": [{"toolResult": {"toolUseId": "t", "content": []}}]},
+        {"kind": "request", "parts": [{"part_kind": "tool-return", "content": "page"}]},
+        {"type": "function_call_output", "call_id": "t", "output": "page"},
+        {"role": "ipython", "content": "page"},
+    ],
+)
+def test_what_a_tool_gave_back_is_trusted_by_nobody_in_whatever_shape_it_comes(message: dict[str, Any]) -> None:
+    assert message_data(message).trust == "untrusted"
 
 
 async def test_a_memory_carries_the_label_that_its_proposer_has(ctx: AsyncContext, connect: Connect) -> None:

@@ -151,8 +151,8 @@ async def two_at_once_are_one(house: House, row: Row, space: str) -> Looking:
 
 
 async def a_session_opened_anew_is_another_target(house: House, row: Row, space: str) -> Looking:
-    if not (row.name.startswith("session.") or row.name == "context.turn") or row.name == "session.delete":
-        return  # it names no session, or what it does to one is its end
+    if not row.name.startswith("session.") or row.name in ("session.delete", "session.erase"):
+        return  # it names no session, or nothing undoes what it does to one
     once = f"{space}-once"
     await called(house, row, once)
     ctx, _, _ = await called(house, row, space)

@@ -124,6 +124,37 @@ async def test_messages_that_can_be_gone_through_once_are_all_appended_by_a_hand
     assert (await said(ctx))[2:] == ["a", "b", "c"]
 
 
+async def test_an_id_under_which_some_was_erased_erases_nothing_of_the_next_session_of_that_name(ctx: Any) -> None:
+    old = await ctx.sessions.open("s")
+    await old.append({**PAY, "id": "m"})
+    await old.erase(["m"], commit_id="k")
+    await ctx.sessions.erase("s")
+    new = await ctx.sessions.open("s")
+    await new.append({**PAY, "id": "m"})
+    for again in (partial(new.erase, ["m"], commit_id="k"), partial(ctx.sessions.erase, "s", commit_id="k")):
+        with pytest.raises(InvalidInput, match="'k' was used before with other content; nothing changed"):
+            await again()
+    assert await said(ctx) == ["pay 100"]
+
+
+async def test_a_turn_is_not_made_again_for_one_of_its_sessions_that_was_opened_anew(ctx: Any) -> None:
+    run = await ctx.runs.create(objective="o", run_id="r")
+    for refused in (False, True):
+        session = await ctx.sessions.open("s")
+
+        def fill(turn: Any, session: Any = session) -> None:
+            turn.append(raw(session), PAY)
+            turn.update(raw(run), status="BUSY")
+
+        if refused:
+            with pytest.raises(InvalidInput, match=r"'t' was .*; nothing changed"):
+                await turned(ctx, fill, "t")
+        else:
+            await turned(ctx, fill, "t")
+            await ctx.sessions.delete("s")
+    assert await said(ctx) == [] and (await ctx.runs.get("r")).seq == 1
+
+
 async def test_a_turn_with_a_handle_of_before_is_refused_and_makes_nothing(ctx: Any) -> None:
     old, new = await two_lives(ctx)
     with pytest.raises(NotFound, match="was deleted since this handle was opened"):

@@ -9,7 +9,7 @@ may hold the closing tag.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -69,13 +69,30 @@ def message_data(message: Mapping[str, Any], *, most: int = MOST_BYTES) -> Data:
     """Mark a message of a conversation as data. What tools brought in from outside is trusted by nobody."""
     role = str(message.get("role") or message.get("type") or "message")
     plain = message.keys() <= {"role", "content", "id", "timestamp", "name"} and isinstance(message.get("content"), str)
-    outside = speaker(message) == "tool" or "tool_call_id" in message or role.endswith("_output")
+    parts = [part for name in ("content", "parts") for part in _listed(message.get(name)) if isinstance(part, Mapping)]
+    outside = speaker(message) == "tool" or "tool_call_id" in message or any(map(_is_result, (message, *parts)))
     return data(
         message["content"] if plain else dict(message),
         by=role[:40],
         trust="untrusted" if outside else "unverified",
         most=most,
     )
+
+
+# What a tool gave back, by its type or its only key: parts of messages of Anthropic, Gemini, Bedrock and Pydantic AI,
+# and items of OpenAI.
+_RESULTS = ("tool_result", "tool_return", "_output")
+_RESULT_KEYS = frozenset({"function_response", "functionResponse", "toolResult", "tool_result"})
+
+
+def _is_result(part: Mapping[str, Any]) -> bool:
+    kinds = (part.get("type"), part.get("part_kind"))
+    named = any(isinstance(kind, str) and kind.replace("-", "_").endswith(_RESULTS) for kind in kinds)
+    return named or not _RESULT_KEYS.isdisjoint(part)
+
+
+def _listed(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, (list, tuple)) else ()
 
 
 def fenced(value: Any, *, by: str, trust: Trust) -> str:

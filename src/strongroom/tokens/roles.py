@@ -19,6 +19,7 @@ _MEANT = {
     "bot": "assistant",
     "tool": "tool",
     "function": "tool",
+    "ipython": "tool",
 }
 
 

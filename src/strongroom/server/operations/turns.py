@@ -116,6 +116,8 @@ def _parts(table: Mapping[str, Row], op: Invocation) -> list[tuple[Row, Invocati
     for (name, id, life, arguments), more in zip(parts, besides, strict=True):
         if name not in table:
             raise InvalidInput(f"a turn has no part {name!r:.60}; nothing changed", path="parts")
+        if life and name != "session.append":
+            raise InvalidInput(f"of {name!r:.60} there are no lives; nothing changed", path="parts")
         content = encode(arguments)
         size += size_of(content, None if more is None else encode(more))
         require_size(size)

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from strongroom.codec import Json
 from strongroom.errors import Conflict, NotFound
-from strongroom.operations import Operation, Plan, again, identify, is_ours, itself, made_here, nothing, perform
+from strongroom.operations import Operation, Plan, again, itself, nothing, perform
 from strongroom.retry import attempts
 from strongroom.scope import Scope
 from strongroom.services.owning import OWNER
@@ -29,7 +29,7 @@ from strongroom.services.sessions.values import Message, SessionInfo, when
 from strongroom.services.sessions.vectors import BLOCK, SLICE, Meaning
 from strongroom.services.sessions.view import View, fresh, look, look_closely, missing, require_revision
 from strongroom.services.sessions.writes import Decision, Drafts, putting
-from strongroom.store import Document, Expect, Get, Range, Receipt, ReceiptOf, Slice, used_otherwise
+from strongroom.store import Document, Expect, Get, Range, Receipt, Slice
 from strongroom.tokens import Tokenizer
 from strongroom.tokens.counting import Absent, counter
 
@@ -120,14 +120,6 @@ class Handle:
             )
         else:
             raise AnotherLife(view.state)
-
-    async def _require_unused(self, other: Operation) -> None:
-        """Refuse an id that stands for something else: for the other form of an operation of two."""
-        id = other.commit_id
-        if id is None or is_ours(id) or not made_here(self._scope):
-            return
-        if await self._scope.get(ReceiptOf(self._scope.space, identify(other)[0])) is not None:
-            raise used_otherwise(id)
 
     async def _in_its_life(self, make: Callable[[], Awaitable[T]]) -> T:
         """Make what a handle is asked for. It stands for a name: so if another session has that now, it is asked for

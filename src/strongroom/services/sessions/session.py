@@ -352,14 +352,15 @@ class AsyncSession(SessionReader, Unsettable):
                     raise
             return ErasedMessages(self.id, receipt.answer.load(), pending is None, pending)
 
-        # All of it by its name alone, as a deletion: a repeat finds none, and takes none that was opened anew since.
-        of_all = Operation("session.erase", self._key, encode({"all": True}), commit_id)
-        of_some = self._operation("erase", encode({"message_ids": wanted, "before": before}), commit_id)
-        await self._require_unused(of_some if all else of_all)
         if all:
-            return await told(await perform(self._scope, of_all, lambda: erase_all(self._scope, self.id), again))
+            # By its name alone, as a deletion: a repeat finds no session, and takes none that was opened anew since.
+            operation = Operation("session.erase", self._key, encode({"all": True}), commit_id)
+            return await told(await perform(self._scope, operation, lambda: erase_all(self._scope, self.id), again))
         erasing = Erasing(wanted, before)
-        return await self._decide(of_some, erasing.decide, told, first=erasing.steps)
+        operation = self._operation("erase", encode({"message_ids": wanted, "before": before}), commit_id)
+        # Nothing undoes it, so an id under which some was erased erases nothing else under that name.
+        operation = msgspec.structs.replace(operation, of_all_lives=True)
+        return await self._decide(operation, erasing.decide, told, first=erasing.steps)
 
     async def delete(self, *, commit_id: str | None = None) -> None:
         """Remove the session and its messages for good.

@@ -106,7 +106,7 @@ class State(Struct, frozen=True, omit_defaults=True):
 
     def in_life(self, life: str) -> State:
         """Return the state of another life of the session, of which no more is known."""
-        if re.fullmatch(r"[0-9]{1,19}", life, re.ASCII) is None:
+        if re.fullmatch(r"[1-9][0-9]{0,18}", life, re.ASCII) is None:
             raise InvalidInput(f"no session has a life {life!r:.40}; nothing changed", path="life")
         return replace(self, restored=int(life), begun_by="")
 

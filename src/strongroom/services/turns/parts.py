@@ -116,7 +116,8 @@ def content_of(parts: Sequence[Part]) -> tuple[Json, Json]:
 
 
 async def made_once(scope: Scope, operation: Operation, attempt: Callable[[], Awaitable[Plan[Made]]]) -> Made:
-    """Make a turn once, however often it is asked for: once in each life of its sessions."""
+    """Make a turn once, however often it is asked for. One of nothing but appends is made once in each life of its
+    sessions; what else it holds, or what is of a session that lives on, must not be made again with the rest."""
     try:
         return await perform(scope, operation, attempt, made_before)
     except InvalidInput as refusal:
@@ -139,7 +140,14 @@ async def _in_another_life(scope: Scope, operation: Operation) -> Operation | No
     before = [[name, target, life, said] for (name, target, _, said), life in zip(parts, lives, strict=True)]
     if identify(replace(operation, content=pack({"parts": before})))[1] != receipt.digest:
         return None
-    return replace(operation, life=encode([life for _, _, life, _ in parts]).decode())
+    now = [life for _, _, life, _ in parts]
+    if any(one == other for one, other in zip(now, lives, strict=True)):
+        raise InvalidInput(
+            f"the turn {operation.commit_id!r:.80} was made before, and a session of it was deleted since; what else "
+            "it holds would be done twice, so take another id; nothing changed",
+            path="commit_id",
+        )
+    return replace(operation, life=encode(now).decode())
 
 
 async def plan(
