@@ -75,7 +75,8 @@ export const Ledger = ({ id, ledger, seq, past, type, onSeq }) => {
     count.current = newest;
     if (fresh > 0) (first || (atEnd.current && !past)) ? (box.current.scrollTop = box.current.scrollHeight) : miss(missed + fresh);
   }, [newest]);
-  useEffect(() => { if (past) { const el = box.current.querySelector(".here"); if (el) box.current.scrollTop = el.offsetTop - box.current.clientHeight / 2; } }, [seq, past, newest > 0]); // also when a step is reached by its address, before there are events or it is known to be past
+  const here = past && events.some((event) => stepOf(event) === seq); // also where a step is reached by its address, and its event comes last
+  useEffect(() => { const el = here && box.current.querySelector(".here"); if (el) box.current.scrollTop = el.offsetTop - box.current.clientHeight / 2; }, [seq, here]);
   const toEnd = () => { box.current.scrollTop = box.current.scrollHeight; miss(0); };
   const rows = events.flatMap((event, i) => {
     const gap = i && type === "all" ? new Date(event.at) - new Date(events[i - 1].at) : 0;
