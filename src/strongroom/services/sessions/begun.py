@@ -45,14 +45,13 @@ async def append_to(
 ) -> list[Message]:
     """Append to the session of that id, or begin it with these messages; all of it, or nothing at all."""
     messages = listed(messages)
-    draft = partial(drafted, messages, sidecars=sidecars, ids=ids)
     for _ in attempts(f"{SESSION} {session_id!r}"):
         try:
             with refusing:
                 session = await sessions.get(session_id)
             await _note(session, commit_id)
         except NotFound:
-            made = draft(remembered(sessions._scope.tokenizer))
+            made = drafted(messages, remembered(sessions._scope.tokenizer), sidecars, ids)
             try:
                 return await _begin(sessions, session_id, made, expected_revision, commit_id)
             except _ThereByNow:
